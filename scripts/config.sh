@@ -1,0 +1,81 @@
+#!/bin/bash
+# Merge the fragments of a kernel over allnoconfig and prove that the result is what they ask for.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: config.sh KERNEL SRCTREE OUTDIR [FRAGMENT...]
+
+Writes OUTDIR/.config from the fragments that kernel-config/kernels lists for
+KERNEL, and from further FRAGMENT files, merged over allnoconfig. kconfig drops
+silently what it cannot set, so each request is compared with the result:
+exit 4 names every symbol that is not as asked, and leaves OUTDIR/.config alone.
+END
+}
+
+[ "${1:-}" != --help ] || {
+	usage
+	exit 0
+}
+[ $# -ge 3 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+kernel=$1 src=$2 out=$3
+shift 3
+
+dir=$TOP/kernel-config
+names=$(awk -v k="$kernel" '$1 == k { $1 = ""; print }' "$dir/kernels")
+[ -n "$names" ] || die "no kernel '$kernel' in kernel-config/kernels"
+[ -f "$src/Kconfig" ] || die "$src is not a kernel tree"
+fragments=()
+for n in $names; do
+	fragments+=("$dir/$n.config")
+done
+fragments+=("$@")
+for f in "${fragments[@]}"; do
+	[ -f "$f" ] || die "no fragment $f"
+done
+
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+tmp=$(mktemp -d "$out/.config-merge.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+
+# Lines of all fragments as SYMBOL VALUE FRAGMENT. A symbol asked for twice would let the order of fragments decide.
+awk '
+	/^CONFIG_[A-Za-z0-9_]+=/ { s = $0; sub(/=.*/, "", s); v = substr($0, length(s) + 2) }
+	/^# CONFIG_[A-Za-z0-9_]+ is not set$/ { s = $2; v = "n" }
+	/^(CONFIG_|# CONFIG_[A-Za-z0-9_]+ is not set$)/ {
+		f = FILENAME; sub(/.*\//, "", f)
+		if (s in seen) { printf "%s is asked for by %s and by %s\n", s, seen[s], f > "/dev/stderr"; bad = 1 }
+		seen[s] = f
+		printf "%s\t%s\t%s\n", s, v, f
+		next
+	}
+	/^#/ || /^$/ { next }
+	{ printf "%s:%d: not a config line: %s\n", FILENAME, FNR, $0 > "/dev/stderr"; bad = 1 }
+	END { exit bad }' "${fragments[@]}" >"$tmp/wanted" ||
+	die -c "$EX_CONFIG" "mend the fragments named above"
+
+cat "${fragments[@]}" >"$tmp/all"
+make -s -C "$src" O="$out" KCONFIG_CONFIG="$tmp/config" KCONFIG_ALLCONFIG="$tmp/all" allnoconfig >"$tmp/log" 2>&1 || {
+	cat "$tmp/log" >&2
+	die -c "$EX_CONFIG" "allnoconfig failed in $src (a tree used without O= before needs: make mrproper)"
+}
+
+awk -F '\t' '
+	NR == FNR {
+		if ($0 ~ /^CONFIG_/) { s = $0; sub(/=.*/, "", s); got[s] = substr($0, length(s) + 2) }
+		next
+	}
+	{
+		g = ($1 in got) ? got[$1] : "n"
+		if (g != $2) { printf "%s: asked for %s by %s, kconfig made it %s\n", $1, $2, $3, g; bad = 1 }
+	}
+	END { exit bad }' "$tmp/config" "$tmp/wanted" >&2 ||
+	die -c "$EX_CONFIG" "$kernel: the symbols above cannot be set: give each what it depends on, or drop it"
+
+# Unchanged stays untouched: a newer .config costs a syncconfig.
+cmp -s "$tmp/config" "$out/.config" || mv "$tmp/config" "$out/.config"

@@ -4,6 +4,7 @@
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${BUILD:-$TOP/build}
 # Downloads, the imported base and ccache: survives `make clean`.
+# shellcheck disable=SC2034
 CACHE=${HMM_P2P_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hmm-p2p}
 
 # Exit codes, the same in every script; README.md lists them for users.
@@ -27,4 +28,53 @@ step() {
 	export STARTED
 	local t=$(($(date +%s) - STARTED))
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
+}
+
+PATCHES=${PATCHES:-$TOP/patches}
+
+# base_field KEY: a line of patches/BASE.
+base_field() {
+	sed -n "s/^$1: *//p" "$PATCHES/BASE"
+}
+
+# kgit DIR ARG...: git in a tree of ours. Nothing of the user's git configuration may change commit ids or patches.
+kgit() {
+	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 \
+		GIT_COMMITTER_NAME=hmm-p2p GIT_COMMITTER_EMAIL=hmm-p2p@localhost \
+		git -C "$@"
+}
+
+# tree_version DIR [COMMIT]: 7.3-rc7 of a kernel git tree, nothing when it is none.
+tree_version() {
+	git -C "$1" show "${2:-HEAD}:Makefile" 2>/dev/null | awk '
+		$2 == "=" && !($1 in v) { v[$1] = $3 }
+		END {
+			if (v["VERSION"] == "") exit
+			printf "%s.%s%s%s\n", v["VERSION"], v["PATCHLEVEL"], v["SUBLEVEL"] > 0 ? "." v["SUBLEVEL"] : "", v["EXTRAVERSION"]
+		}'
+}
+
+# check_tree DIR: a clean git tree of the base's version, or a later one of the same cycle; else one line and exit.
+check_tree() {
+	local top version base
+	base=$(base_field version)
+	[ -d "$1" ] || die "$1: no such directory"
+	top=$(git -C "$1" rev-parse --show-toplevel 2>/dev/null) || die "$1: not a git tree (or not yours: git config safe.directory)"
+	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
+	version=$(tree_version "$1")
+	# 7.3-rc7: also -rc8, the release and its stable updates, not -rc6
+	case $version in
+	"${base%-rc*}"-rc*) [ "${version##*-rc}" -ge "${base##*-rc}" ] 2>/dev/null ;;
+	"${base%-rc*}" | "${base%-rc*}".*) ;;
+	*) false ;;
+	esac || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
+	[ -z "$(git -C "$1" status --porcelain --untracked-files=no)" ] ||
+		die "$1: has changes that are not committed: commit or stash them first"
+}
+
+# need_space DIR GIB
+need_space() {
+	local free
+	free=$(df -Pk "$1" | awk 'NR == 2 { print int($4 / 1048576) }')
+	[ "$free" -ge "$2" ] || die "$1: $free GiB free, $2 GiB are needed"
 }

@@ -1,0 +1,166 @@
+#!/bin/bash
+# Get the base kernel and check it out in build/base.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: base.sh
+
+Makes build/base a clean git checkout of the base that patches/BASE names, from
+the first of
+  KERNEL_TREE=dir    a git tree of yours; its HEAD is cloned, it is not modified
+  BASE_TARBALL=file  linux-source-*.tar.xz with the checksum of patches/BASE
+  the cache          (HMM_P2P_CACHE, default ~/.cache/hmm-p2p)
+  Debian's linux-source package, from its mirror, then from snapshot.debian.org
+  git.kernel.org
+END
+}
+case ${1:-} in
+'') ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+base=$BUILD/base
+version=$(base_field version) commit=$(base_field commit) sha256=$(base_field sha256)
+read -r package package_version <<<"$(base_field package)"
+mkdir -p "$BUILD" "$CACHE"
+
+# Two checkouts of this project may share the cache: one fills it, the other waits.
+exec 8>"$CACHE/base.lock"
+flock -n 8 || {
+	step "base: waiting for another run that fetches the base"
+	flock 8
+}
+tmp=
+trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# import TARBALL: into the cache, where it appears when it is whole.
+import() {
+	local sum
+	step "base: checking and importing $1 (about a minute)"
+	sum=$(sha256sum "$1" | cut -d ' ' -f 1)
+	[ "$sum" = "$sha256" ] ||
+		die "$1: checksum $sum is not the $sha256 of patches/BASE: remove it, or name the right file"
+	[ -n "$tmp" ] || tmp=$(mktemp -d "$CACHE/import.XXXXXX")
+	kgit "$tmp" init -q --bare import.git
+	"$TOP/scripts/tar-to-git.py" "$1" "$version" |
+		kgit "$tmp/import.git" fast-import --quiet | sed 's/^progress/  imported/' >&2
+	[ "$(kgit "$tmp/import.git" rev-parse base)" = "$commit" ] ||
+		die "the import of $1 is not commit $commit of patches/BASE"
+	mv "$tmp/import.git" "$CACHE/$commit.git"
+}
+
+# fetch_package NAME LINE...: the package of the first apt source that has this very version, into $tmp/*.deb. apt
+# works on a configuration of its own: the machine's sources need not have these suites, and are left as they are.
+fetch_package() {
+	local name=$1 line apt=$tmp/apt keyring
+	shift
+	command -v apt-get >/dev/null || return 1
+	for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
+		[ ! -e "$keyring" ] || break
+	done
+	[ -n "$keyring" ] || die "install debian-archive-keyring: the base package is verified with it"
+	for line; do
+		step "base: looking for $package $package_version in $name ${line#* }"
+		rm -rf "$apt"
+		mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+		printf 'deb [arch=amd64 signed-by=%s%s] %s main\n' "$keyring" \
+			"$([ "$name" != snapshot ] || echo ' check-valid-until=no')" "$line" >"$apt/sources.list"
+		: >"$apt/status"
+		local opts=(-q
+			-o Dir::State="$apt/state" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
+			-o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+			-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
+			-o Acquire::Languages=none -o Acquire::Retries=2 -o APT::Architecture=amd64
+			-o APT::Sandbox::User=root -o APT::Update::Post-Invoke::=true)
+		apt-get "${opts[@]}" -qq update >"$tmp/apt.log" 2>&1 || {
+			tail -n 2 "$tmp/apt.log" >&2
+			continue
+		}
+		apt-cache "${opts[@]}" madison "$package" 2>/dev/null | grep -qF " $package_version " || continue
+		need_space "$CACHE" 2
+		step "base: downloading $package $package_version (160 MB)"
+		(cd "$tmp" && apt-get "${opts[@]}" download "$package=$package_version" >&2) || continue
+		return 0
+	done
+	return 1
+}
+
+fetch() {
+	local mirror suites=() suite url tag
+	tmp=$(mktemp -d "$CACHE/import.XXXXXX")
+	mirror=$(base_field mirror)
+	for suite in $(base_field suites); do
+		suites+=("$mirror $suite")
+	done
+	if fetch_package mirror "${suites[@]}" ||
+		fetch_package snapshot "$(base_field snapshot) $(base_field suites | cut -d ' ' -f 1)"; then
+		step "base: unpacking"
+		dpkg-deb --fsys-tarfile "$tmp"/*.deb | tar -x -C "$tmp" --wildcards './usr/src/linux-source-*.tar.xz'
+		import "$tmp"/usr/src/linux-source-*.tar.xz
+		return
+	fi
+	read -r url tag <<<"$(base_field git)"
+	step "base: fetching $tag from $url"
+	kgit "$tmp" init -q --bare import.git
+	timeout 1800 env GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
+		git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag" ||
+		die "no source has the base: is there a network? Else give BASE_TARBALL=file ($package $package_version) or KERNEL_TREE=dir (git tree of v$version)"
+	kgit "$tmp/import.git" update-ref refs/heads/base "$tag^{commit}"
+	mv "$tmp/import.git" "$CACHE/v$version.git"
+}
+
+# Which repository, and which commit of it.
+if [ -n "${KERNEL_TREE:-}" ]; then
+	check_tree "$KERNEL_TREE"
+	repo=$(cd "$KERNEL_TREE" && pwd)
+	commit=$(git -C "$repo" rev-parse HEAD)
+elif kgit "$base" rev-parse -q --verify "$commit^{commit}" >/dev/null 2>&1; then
+	repo=$base
+else
+	if [ ! -d "$CACHE/$commit.git" ] && [ -n "${BASE_TARBALL:-}" ]; then
+		[ -f "$BASE_TARBALL" ] || die "BASE_TARBALL: no file $BASE_TARBALL"
+		need_space "$BUILD" 12
+		import "$BASE_TARBALL"
+	fi
+	repo=$CACHE/$commit.git
+	[ -d "$repo" ] || [ ! -d "$CACHE/v$version.git" ] || repo=$CACHE/v$version.git
+	[ -d "$repo" ] || {
+		need_space "$BUILD" 12
+		fetch
+		[ -d "$repo" ] || repo=$CACHE/v$version.git
+	}
+	commit=$(kgit "$repo" rev-parse base)
+fi
+
+if [ -d "$base/.git" ]; then
+	[ -z "$(kgit "$base" status --porcelain --untracked-files=no)" ] ||
+		die "build/base has been edited, it is the unpatched kernel: undo that (git -C build/base checkout -f)"
+	if [ "$(kgit "$base" rev-parse HEAD)" != "$commit" ]; then
+		step "base: checking out $commit in build/base"
+		[ "$repo" = "$base" ] || kgit "$base" fetch -q "$repo" "$commit"
+		kgit "$base" checkout -q -B base "$commit"
+	fi
+else
+	step "base: checking out build/base"
+	need_space "$BUILD" 12
+	[ -z "$tmp" ] || rm -rf "$tmp"
+	tmp=$(mktemp -d "$BUILD/base.XXXXXX")
+	# The user's git tree is cloned under the user's configuration: safe.directory may be what lets it be read.
+	git clone -q --template= --no-checkout --no-tags "$repo" "$tmp/base"
+	printf '/out-*/\n' >>"$(mkdir -p "$tmp/base/.git/info" && echo "$tmp/base/.git/info/exclude")"
+	kgit "$tmp/base" remote remove origin
+	kgit "$tmp/base" checkout -q -B base "$commit"
+	mv "$tmp/base" "$base"
+fi
+kgit "$base" tag -f base "$commit" >/dev/null

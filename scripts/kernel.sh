@@ -1,0 +1,162 @@
+#!/bin/bash
+# Build a kernel, its modules and the kernel selftests the guest runs.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
+
+Builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}; nothing
+when source, configuration and compiler are those of the stamp. The whole log is
+in build/kernels/KERNEL.log. `unpatched` is built from build/base, the others
+from build/tree as it stands.
+END
+}
+
+# Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
+mm_programs=(hmm-tests)
+mm_files=(test_hmm.sh)
+
+case ${1:-} in
+build) [ $# -ge 2 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+} ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+shift
+
+export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G
+# The same source is the same kernel, whoever builds it and when.
+export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
+unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
+export LC_ALL=C
+
+job=
+tmp=
+# The build runs as a process group of its own, so that an interrupt leaves nothing of it behind.
+stop() {
+	trap '' INT TERM
+	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
+	[ -z "$job" ] || wait "$job" 2>/dev/null || true
+	[ -z "$tmp" ] || rm -rf "$tmp"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# kmake ARG...: make in $src for $out, into $log; a line of progress now and then.
+kmake() {
+	local seconds=0 objects rc=0
+	set -m
+	# The O= directory is a direct child of the source tree and named relatively: then kbuild itself uses relative
+	# paths, and ccache hits from whatever folder.
+	make -C "$src" O="out-$kernel" -j "$(nproc)" CC='ccache gcc' HOSTCC='ccache gcc' LOCALVERSION="-$kernel" "$@" \
+		>>"$log" 2>&1 </dev/null &
+	job=$!
+	set +m
+	while kill -0 "$job" 2>/dev/null; do
+		sleep 1
+		seconds=$((seconds + 1))
+		[ $((seconds % 20)) -ne 0 ] || {
+			objects=$(grep -cE '^  (CC|AS|LD|AR) ' "$log" || true)
+			step "$kernel: $objects objects, $(tail -n 1 "$log" | cut -c 1-60)"
+		}
+	done
+	wait "$job" || rc=$?
+	job=
+	[ "$rc" -eq 0 ] || {
+		grep -E -A 4 'error:|warning:|undefined reference|modpost:|\*\*\* ' "$log" | tail -n 30 >&2
+		die -c "$EX_FAIL" "$kernel: the build failed, the whole log is $log"
+	}
+}
+
+# What the result depends on. The tree's own id, not its commit's: an amended message builds nothing.
+stamp() {
+	printf 'tree %s\n' "$(kgit "$src" rev-parse 'HEAD^{tree}')"
+	printf 'edits %s\n' "$({
+		kgit "$src" diff HEAD
+		kgit "$src" ls-files -oz --exclude-standard | (cd "$src" && xargs -0r sha256sum)
+	} | sha256sum | cut -c 1-16)"
+	printf 'config %s\n' "$(sha256sum "$out/.config" | cut -c 1-16)"
+	printf 'compiler %s\n' "$(gcc --version | sed -n 1p)"
+	printf 'recipe %s\n' "$(sha256sum "$TOP/scripts/kernel.sh" | cut -c 1-16)"
+}
+
+build() {
+	kernel=$1
+	src=$BUILD/tree
+	[ "$kernel" != unpatched ] || src=$BUILD/base
+	out=$src/out-$kernel
+	dest=$BUILD/kernels/$kernel
+	log=$BUILD/kernels/$kernel.log
+	[ -d "$src/.git" ] || die "no $src: run make tree"
+	export CCACHE_BASEDIR=$src
+
+	"$TOP/scripts/config.sh" "$kernel" "$src" "$out"
+	local want
+	want=$(stamp)
+	[ "$want" != "$(cat "$dest/stamp" 2>/dev/null)" ] || {
+		step "$kernel: up to date"
+		return
+	}
+
+	need_space "$BUILD" 3
+	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
+	: >"$log"
+	kmake bzImage modules
+
+	step "$kernel: installing modules, building selftests"
+	[ -z "$tmp" ] || rm -rf "$tmp"
+	tmp=$(mktemp -d "$BUILD/kernels/.$kernel.XXXXXX")
+	chmod 755 "$tmp"
+	kmake INSTALL_MOD_PATH="$tmp/modules" INSTALL_MOD_STRIP=1 modules_install
+	rm -f "$tmp"/modules/lib/modules/*/build
+	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
+	cp "$out/.config" "$tmp/config"
+	selftests
+	printf '%s\n' "$want" >"$tmp/stamp"
+	rm -rf "$dest"
+	mv "$tmp" "$dest"
+	tmp=
+
+	grep -E 'warning:' "$log" >&2 || true
+	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
+}
+
+# Static, for the guest has no C library. The programs are always built anew: their rules do not know every header.
+selftests() {
+	local mm=$src/tools/testing/selftests/mm work=$out/kselftest-mm p
+	kmake headers
+	rm -rf "$work"
+	mkdir -p "$work" "$tmp/kselftest/mm"
+	for p in "${mm_programs[@]}"; do
+		make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS=-static KHDR_INCLUDES="-isystem $out/usr/include" \
+			"$work/$p" >>"$log" 2>&1 </dev/null || {
+			tail -n 20 "$log" >&2
+			die -c "$EX_FAIL" "$kernel: selftests/mm/$p does not build, the whole log is $log"
+		}
+		install -s "$work/$p" "$tmp/kselftest/mm/$p"
+	done
+	for p in "${mm_files[@]}"; do
+		install "$mm/$p" "$tmp/kselftest/mm/$p"
+	done
+}
+
+mkdir -p "$BUILD/kernels" "$CACHE"
+exec 9>"$CACHE/kernel.lock"
+flock -n 9 || {
+	step "waiting for another kernel build"
+	flock 9
+}
+for k; do
+	build "$k"
+done

@@ -78,3 +78,16 @@ need_space() {
 	free=$(df -Pk "$1" | awk 'NR == 2 { print int($4 / 1048576) }')
 	[ "$free" -ge "$2" ] || die "$1: $free GiB free, $2 GiB are needed"
 }
+
+# series_id KERNEL: what build/kernels/KERNEL was built from: 12 digits of the git tree's id.
+series_id() {
+	awk -v clean="$(sha256sum </dev/null | cut -c 1-16)" '
+		$1 == "tree" { id = substr($2, 1, 12) }
+		$1 == "edits" && $2 != clean { edits = "-dirty" }
+		END { print id edits }' "$BUILD/kernels/$1/stamp"
+}
+
+# results_dir KERNEL TOPOLOGY: where runs of it leave their results.
+results_dir() {
+	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2"
+}

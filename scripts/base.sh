@@ -149,7 +149,7 @@ if [ -d "$base/.git" ]; then
 	if [ "$(kgit "$base" rev-parse HEAD)" != "$commit" ]; then
 		step "base: checking out $commit in build/base"
 		[ "$repo" = "$base" ] || kgit "$base" fetch -q "$repo" "$commit"
-		kgit "$base" checkout -q -B base "$commit"
+		kgit "$base" checkout -q --detach "$commit"
 	fi
 else
 	step "base: checking out build/base"
@@ -158,9 +158,11 @@ else
 	tmp=$(mktemp -d "$BUILD/base.XXXXXX")
 	# The user's git tree is cloned under the user's configuration: safe.directory may be what lets it be read.
 	git clone -q --template= --no-checkout --no-tags "$repo" "$tmp/base"
-	printf '/out-*/\n' >>"$(mkdir -p "$tmp/base/.git/info" && echo "$tmp/base/.git/info/exclude")"
+	mkdir -p "$tmp/base/.git/info"
+	printf '/out-*/\n' >"$tmp/base/.git/info/exclude"
 	kgit "$tmp/base" remote remove origin
-	kgit "$tmp/base" checkout -q -B base "$commit"
+	kgit "$tmp/base" checkout -q --detach "$commit"
+	kgit "$tmp/base" for-each-ref --format='%(refname)' refs/heads | xargs -r -n 1 git -C "$tmp/base" update-ref -d
 	mv "$tmp/base" "$base"
 fi
 kgit "$base" tag -f base "$commit" >/dev/null

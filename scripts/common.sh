@@ -50,7 +50,7 @@ tree_version() {
 		$2 == "=" && !($1 in v) { v[$1] = $3 }
 		END {
 			if (v["VERSION"] == "") exit
-			printf "%s.%s%s%s\n", v["VERSION"], v["PATCHLEVEL"], v["SUBLEVEL"] > 0 ? "." v["SUBLEVEL"] : "", v["EXTRAVERSION"]
+			printf "%s.%s%s%s\n", v["VERSION"], v["PATCHLEVEL"], (v["SUBLEVEL"] > 0 ? "." v["SUBLEVEL"] : ""), v["EXTRAVERSION"]
 		}'
 }
 

@@ -1,0 +1,90 @@
+#!/bin/bash
+# Write the commits of build/tree back to patches/.
+set -euo pipefail
+export LC_ALL=C
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/series.sh"
+
+usage() {
+	cat <<'END'
+usage: export.sh
+
+Writes base..HEAD of build/tree as patches/SERIES/NNNN-subject.patch and lists
+them in patches/series. A commit stays in the series its note names (git carries
+it through rebase and amend); a new commit joins the series of the commit before
+it, or the one you name:
+  git -C build/tree notes --ref=series add -f -m SERIES COMMIT
+Cover letters (0000-cover-letter.patch) are kept as they are.
+END
+}
+case ${1:-} in
+'') ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+[ -d "$tree/.git" ] || die "no build/tree: run make tree"
+[ -z "$(kgit "$tree" status --porcelain)" ] || die "build/tree has changes that are not committed: commit them (--amend, --fixup), or git clean"
+for d in rebase-merge rebase-apply; do
+	[ ! -e "$tree/.git/$d" ] || die "build/tree is in the middle of a rebase or am: finish it"
+done
+[ -z "$(kgit "$tree" rev-list --merges base..HEAD)" ] || die "build/tree has merges: a series is a line of commits"
+kgit "$tree" merge-base --is-ancestor base HEAD || die "build/tree is not on top of its base"
+
+tmp=$(mktemp -d "$PATCHES/.export.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+kgit "$tree" rev-parse base >"$tmp/record"
+: >"$tmp/list"
+series='' n=0
+for commit in $(kgit "$tree" rev-list --reverse base..HEAD); do
+	s=$(kgit "$tree" notes --ref=series show "$commit" 2>/dev/null || echo "$series")
+	[ -n "$s" ] || s=$(cd "$PATCHES" && for d in [0-9]*/; do echo "${d%/}" && break; done)
+	[ -d "$PATCHES/$s" ] || die "commit ${commit:0:12} belongs to series '$s', but there is no patches/$s"
+	if [ "$s" != "$series" ]; then
+		[[ $series < $s ]] ||
+			die "commit ${commit:0:12} of series $s comes after one of $series: reorder (git rebase -i), or give it another note, see --help"
+		series=$s n=0
+	fi
+	n=$((n + 1))
+	mkdir -p "$tmp/$s"
+	# Everything that depends on git's version, configuration or the rest of the repository is fixed here.
+	file=$(kgit "$tree" -c core.abbrev=12 -c diff.algorithm=myers -c format.pretty= format-patch -1 --start-number "$n" -o "$tmp/$s" \
+		--no-numbered --zero-commit --signature=2.39 --abbrev=12 --subject-prefix=PATCH --suffix=.patch \
+		--filename-max-length=64 --no-thread --no-attach --no-base --no-notes --no-cover-letter --no-ext-diff \
+		--no-textconv --no-color --no-relative "$commit")
+	path=$s/${file##*/}
+	printf '%s\n' "$path" >>"$tmp/list"
+	printf '%s %s  %s\n' "$commit" "$(sha256sum <"$file" | cut -d ' ' -f 1)" "$path" >>"$tmp/record"
+	kgit "$tree" notes --ref=series add -f -m "$s" "$commit" 2>/dev/null
+done
+
+# Only what differs is written; what is not exported any more goes.
+while IFS= read -r p; do
+	cmp -s "$tmp/$p" "$PATCHES/$p" || {
+		mv -f "$tmp/$p" "$PATCHES/$p"
+		step "export: wrote $p"
+	}
+done <"$tmp/list"
+for p in "$PATCHES"/*/[0-9]*.patch; do
+	p=${p#"$PATCHES/"}
+	case $p in
+	'*/'* | */0000-*) continue ;;
+	esac
+	grep -qxF "$p" "$tmp/list" || {
+		rm "$PATCHES/$p"
+		step "export: removed $p"
+	}
+done
+cmp -s "$tmp/list" "$PATCHES/series" || cp "$tmp/list" "$PATCHES/series"
+mv "$tmp/record" "$record"
+tag_series
+step "export: $(wc -l <"$PATCHES/series") patches"

@@ -1,0 +1,143 @@
+#!/bin/bash
+# Make build/tree: the base with all series applied.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/series.sh"
+
+usage() {
+	cat <<'END'
+usage: tree.sh
+
+Makes build/tree a git tree of build/base plus the patches that patches/series
+lists, one commit each, on the branch hmm-p2p; tags series/NAME end each series.
+Only what changed is applied again. Work in build/tree that is not in patches/
+is never thrown away. Exit 3 when a patch does not apply; the tree then has the
+patches before it.
+END
+}
+case ${1:-} in
+'') ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+base=$BUILD/base
+[ -d "$base/.git" ] || die "no build/base: run make tree, it begins with scripts/base.sh"
+[ -f "$PATCHES/series" ] || die "no $PATCHES/series"
+base_commit=$(kgit "$base" rev-parse HEAD)
+
+tmp=$(mktemp -d "$BUILD/.tree.XXXXXX")
+keep=
+cleanup() {
+	[ -z "$keep" ] || {
+		kgit "$tree" am --quit 2>/dev/null || true
+		kgit "$tree" reset -q --hard "$keep"
+	}
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ ! -d "$tree/.git" ]; then
+	step "tree: checking out build/tree"
+	need_space "$BUILD" 6
+	kgit "$BUILD" clone -q --template= --no-checkout "$base" "$tmp/tree"
+	mkdir -p "$tmp/tree/.git/info"
+	printf '/out-*/\n' >"$tmp/tree/.git/info/exclude"
+	kgit "$tmp/tree" remote remove origin
+	kgit "$tmp/tree" config notes.rewriteRef refs/notes/series
+	kgit "$tmp/tree" config notes.rewriteMode overwrite
+	kgit "$tmp/tree" checkout -q -B hmm-p2p "$base_commit"
+	kgit "$tmp/tree" tag -f base "$base_commit" >/dev/null
+	printf '%s\n' "$base_commit" >"$tmp/tree/.git/series"
+	mv "$tmp/tree" "$tree"
+fi
+
+patches=()
+while IFS= read -r p; do
+	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
+	patches+=("$p")
+done < <(series_patches)
+wanted=()
+[ "${#patches[@]}" -eq 0 ] || mapfile -t wanted < <(cd "$PATCHES" && sha256sum "${patches[@]}")
+mapfile -t commits < <(cut -d ' ' -f 1 "$record")
+mapfile -t applied < <(sed 1d "$record" | cut -d ' ' -f 2-)
+
+# The patches that are in place: as many as are the same from the first on.
+same=0
+if [ "${commits[0]}" = "$base_commit" ]; then
+	while [ "$same" -lt "${#applied[@]}" ] && [ "${applied[same]}" = "${wanted[same]:-}" ]; do
+		same=$((same + 1))
+	done
+	start=${commits[same]}
+else
+	kgit "$tree" fetch -q "$base" "$base_commit"
+	start=$base_commit
+fi
+last=${commits[-1]}
+
+work=$(tree_work)
+if [ "$start" = "$last" ] && [ "$same" -eq "${#wanted[@]}" ]; then
+	if [ -n "$work" ]; then
+		step "tree: $same patches, and work that is not in patches/, kept ($work): make export writes it there"
+	else
+		step "tree: up to date, $same patches"
+	fi
+	exit 0
+fi
+[ -z "$work" ] ||
+	die "build/tree has work that is not in patches/ ($work) and would be lost: make export, or drop it with git -C build/tree reset --hard ${last:0:12}"
+
+# mtimes decide what the next build compiles: remember the files that go away now and may come back as they were.
+mkdir "$tmp/old"
+kgit "$tree" diff --name-only -z --no-renames --diff-filter=d "$start" HEAD |
+	(cd "$tree" && xargs -0r cp -p --parents -t "$tmp/old")
+
+keep=$start
+kgit "$tree" checkout -q -B hmm-p2p
+kgit "$tree" reset -q --hard "$start"
+kgit "$tree" tag -f base "$base_commit" >/dev/null
+{
+	printf '%s\n' "$base_commit"
+	sed 1d "$record" | head -n "$same"
+} >"$tmp/record"
+
+rc=0
+todo=("${wanted[@]:same}")
+if [ "${#todo[@]}" -gt 0 ]; then
+	step "tree: $same of ${#wanted[@]} patches in place, applying ${#todo[@]}"
+	# No fuzz, no three-way merge: what plain git am does not take is not a patch for this base.
+	kgit "$tree" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr --committer-date-is-author-date \
+		"${todo[@]/#*  /"$PATCHES/"}" >"$tmp/am.log" 2>&1 </dev/null || rc=$?
+	mapfile -t new < <(kgit "$tree" rev-list --reverse "$start..HEAD")
+	for i in "${!new[@]}"; do
+		printf '%s %s\n' "${new[i]}" "${todo[i]}" >>"$tmp/record"
+		path=${todo[i]#*  }
+		kgit "$tree" notes --ref=series add -f -m "${path%%/*}" "${new[i]}" 2>/dev/null
+	done
+	[ "$rc" -eq 0 ] || {
+		kgit "$tree" am --quit
+		kgit "$tree" reset -q --hard
+	}
+fi
+mv "$tmp/record" "$record"
+keep=
+tag_series
+
+(cd "$tmp/old" && find . -type f -print0) | while IFS= read -r -d '' f; do
+	! cmp -s "$tmp/old/$f" "$tree/$f" || touch -r "$tmp/old/$f" "$tree/$f"
+done
+
+[ "$rc" -eq 0 ] || {
+	grep -v '^hint:' "$tmp/am.log" >&2 || true
+	patch=${todo[${#new[@]}]#*  }
+	die -c "$EX_APPLY" "$patch does not apply; build/tree has the $((same + ${#new[@]})) patches before it"
+}
+step "tree: ${#wanted[@]} patches applied"

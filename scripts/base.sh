@@ -81,7 +81,7 @@ fetch_package() {
 			-o Dir::State="$apt/state" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
 			-o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
 			-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-			-o Acquire::Languages=none -o Acquire::Retries=2 -o APT::Architecture=amd64
+			-o Acquire::Languages=none -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o APT::Architecture=amd64
 			-o APT::Sandbox::User=root -o APT::Update::Post-Invoke::=true)
 		apt-get "${opts[@]}" -qq update >"$tmp/apt.log" 2>&1 || {
 			tail -n 2 "$tmp/apt.log" >&2
@@ -112,9 +112,12 @@ fetch() {
 	fi
 	read -r url tag <<<"$(base_field git)"
 	step "base: fetching $tag from $url"
+	rm -rf "$tmp/import.git"
 	kgit "$tmp" init -q --bare import.git
-	timeout 1800 env GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
-		git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag" ||
+	# git has no limit on the time to connect: ask something small first
+	{ timeout 60 git ls-remote -q "$url" "refs/tags/$tag" >/dev/null &&
+		GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
+			git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag"; } ||
 		die "no source has the base: is there a network? Else give BASE_TARBALL=file ($package $package_version) or KERNEL_TREE=dir (git tree of v$version)"
 	kgit "$tmp/import.git" update-ref refs/heads/base "$tag^{commit}"
 	mv "$tmp/import.git" "$CACHE/v$version.git"

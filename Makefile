@@ -1,0 +1,60 @@
+# The verbs; the work is in scripts/. `make help` lists them.
+
+# One verb at a time, whatever -j says: the scripts use all processors themselves.
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+SUITES ?=
+TOPOLOGIES ?=
+TOPOLOGY ?= switch
+export KERNEL_TREE BASE_TARBALL SERIES BRANCH
+
+.PHONY: all test apply tree export boot kernels check-scripts clean distclean help deps base
+.PHONY: kernel-normal kernel-debug kernel-unpatched
+
+all: kernel-normal ## the main job: build, boot each topology, print the table
+	@scripts/run.sh
+
+test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
+	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
+
+boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
+	@scripts/vm.sh boot "$(TOPOLOGY)"
+
+apply: ## the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
+	@scripts/apply.sh
+
+tree: base ## build/tree: the base with the series, one commit per patch
+	@scripts/tree.sh
+
+export: ## the commits of build/tree back to patches/
+	@scripts/export.sh
+
+kernels: kernel-normal kernel-debug kernel-unpatched ## all three kernels
+
+kernel-normal: tree
+	@scripts/kernel.sh build normal
+
+kernel-debug: tree
+	@scripts/kernel.sh build debug
+
+kernel-unpatched: base
+	@scripts/kernel.sh build unpatched
+
+base: deps
+	@scripts/base.sh
+
+deps:
+	@scripts/deps.sh
+
+check-scripts: ## shellcheck, shfmt, sorted fragments
+	@scripts/check-scripts.sh
+
+clean: ## build/ and results/ (build/tree too: refused while it has work that is not in patches/)
+	@scripts/clean.sh
+
+distclean: ## also the cache: the base and ccache
+	@scripts/clean.sh --all
+
+help: ## this
+	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20

@@ -1,0 +1,160 @@
+#!/bin/bash
+# Build the guest's initramfs from selftests/guest/manifest.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'EOF'
+usage: initramfs.sh KERNEL
+
+Prints the path of an uncompressed cpio archive with what selftests/guest/manifest
+lists for build/kernels/KERNEL. The archive is named after its content: the same
+content is built once. (Uncompressed: under emulation the guest would spend more
+time to unpack it than the host saves.)
+EOF
+}
+
+[ "${1:-}" != --help ] || {
+	usage
+	exit 0
+}
+[ $# -eq 1 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+kdir=$BUILD/kernels/$1
+manifest=$TOP/selftests/guest/manifest
+[ -d "$kdir" ] || die "no kernel in $kdir: run 'make' first"
+
+out=$BUILD/initramfs
+mkdir -p "$out"
+tmp=$(mktemp -d "$out/.tmp.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+
+# The tree's own tool writes the archive: it needs no staging folder and no root, and its output depends on nothing else.
+gen=$out/gen_init_cpio
+src=$BUILD/tree/usr/gen_init_cpio.c
+[ -f "$src" ] || die "no $src: run 'make tree' first"
+[ "$gen" -nt "$src" ] || {
+	${HOSTCC:-cc} -O2 -o "$tmp/gen" "$src"
+	mv "$tmp/gen" "$gen"
+}
+
+list=$tmp/list
+file() { # GUEST-PATH HOST-FILE [MODE]
+	[ -f "$2" ] || die "$manifest: no $2"
+	echo "file $1 $2 ${3:-0755} 0 0" >>"$list"
+}
+
+# A dynamic program fails in the guest with "not found" if one of its libraries is not there.
+libraries() { # HOST-FILE
+	local lib libs
+	libs=$(ldd "$1" 2>/dev/null) || return 0 # static, or a script
+	! grep -q 'not found' <<<"$libs" || die "$1 needs a library this machine lacks: $(grep 'not found' <<<"$libs")"
+	while read -r lib; do
+		file "$lib" "$(realpath "$lib")"
+	done < <(grep -o '/[^ ]*' <<<"$libs")
+}
+
+busybox() {
+	local bin applet
+	bin=$(type -P busybox) || die "no busybox: apt-get install busybox-static"
+	! ldd "$bin" >/dev/null 2>&1 || die "$bin is not static: apt-get install busybox-static"
+	file /bin/busybox "$bin"
+	"$bin" --list-full | while read -r applet; do
+		[ "$applet" = bin/busybox ] || echo "slink /$applet /bin/busybox 0755 0 0"
+	done >>"$list"
+}
+
+# modprobe in the guest reads no more of modules.dep than the lines of the modules that are there.
+deps=$tmp/modules.dep
+module() { # NAME
+	local dir line pattern
+	dir=$(echo "$kdir"/modules/lib/modules/*)
+	[ -f "$dir/modules.dep" ] || die "no modules.dep in $dir: run 'make' first"
+	pattern=/${1//[-_]/[-_]}.ko
+	! grep -q "$pattern" "$dir/modules.builtin" || return 0
+	line=$(grep "^[^:]*${pattern}[^:]*:" "$dir/modules.dep") || die "$manifest: kernel ${kdir##*/} has no module $1"
+	for line in ${line/:/}; do
+		file "/lib/modules/${dir##*/}/$line" "$dir/$line" 0644
+		grep "^$line:" "$dir/modules.dep" >>"$deps"
+	done
+}
+
+kselftest() { # DIR
+	local f
+	[ -d "$kdir/kselftest/$1" ] || die "$manifest: no $kdir/kselftest/$1: run 'make' first"
+	while read -r f; do
+		file "/kselftest/$1/$f" "$kdir/kselftest/$1/$f"
+		libraries "$kdir/kselftest/$1/$f"
+	done < <(cd "$kdir/kselftest/$1" && find . -type f -printf '%P\n')
+}
+
+# The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
+programs() {
+	local c bin
+	for c in "$TOP"/selftests/programs/*.c; do
+		[ -f "$c" ] || continue
+		bin=$out/programs/$(basename "$c" .c)
+		mkdir -p "$out/programs"
+		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$BUILD/tree/lib/test_hmm_uapi.h" ]; then
+			${CC:-cc} -static -O2 -Wall -Wextra -Werror -I"$BUILD/tree/lib" -o "$tmp/program" "$c" -lpthread ||
+				die "$c does not compile"
+			mv "$tmp/program" "$bin"
+		fi
+		file "/programs/${bin##*/}" "$bin"
+	done
+}
+
+copy() { # FROM TO
+	local f
+	if [ -d "$TOP/$1" ]; then
+		while read -r f; do
+			file "$2/$f" "$TOP/$1/$f"
+		done < <(cd "$TOP/$1" && find . -type f -printf '%P\n')
+	else
+		file "$2" "$TOP/$1"
+	fi
+}
+
+while read -r what args; do
+	case $what in
+	'' | '#'*) continue ;;
+	busybox | programs) $what ;;
+	bin)
+		file "$args" "$(realpath "$args")"
+		libraries "$args"
+		;;
+	module | kselftest) $what "$args" ;;
+	copy) copy "${args% *}" "${args#* }" ;;
+	*) die "$manifest: not known: $what" ;;
+	esac
+done <"$manifest"
+
+if [ -f "$deps" ]; then
+	sort -u -o "$deps" "$deps"
+	file "/lib/modules/$(basename "$kdir"/modules/lib/modules/*)/modules.dep" "$deps" 0644
+fi
+
+# Mount points and the folders of all files; the archive must name a folder before what is in it.
+{
+	printf '%s\n' /dev /proc /sys /tmp /root
+	awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list"
+} | sort -u | sed 's/.*/dir & 0755 0 0/' >"$tmp/dirs"
+{
+	cat "$tmp/dirs"
+	echo "nod /dev/console 0600 0 0 c 5 1"
+	sort -u "$list"
+} >"$tmp/all"
+
+# Named after the entries and the content of each file, not after the paths on this machine.
+id=$({
+	awk '$1 == "file" { $3 = "" } { print }' "$tmp/all"
+	awk '$1 == "file" { print $3 }' "$tmp/all" | xargs sha256sum | cut -c1-64
+} | sha256sum | cut -c1-16)
+
+if [ ! -f "$out/$id.cpio" ]; then
+	"$gen" -t 0 -o "$tmp/cpio" "$tmp/all"
+	mv "$tmp/cpio" "$out/$id.cpio"
+fi
+echo "$out/$id.cpio"

@@ -1,0 +1,54 @@
+#!/bin/bash
+# The main job: boot the patched kernel once per PCIe topology and say how the importer reached device-private memory.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'EOF'
+usage: [TOPOLOGIES="..."] run.sh
+
+Runs the suite "table" (selftests/suites/table) on the kernel "normal" and prints
+one line per topology and exporter. exit: 0 if each line is as the topology's file
+in selftests/topologies demands; else as test.sh.
+EOF
+}
+case ${1:-} in
+'') ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+rc=0
+SUITES=table KERNELS=normal "$TOP/scripts/test.sh" >/dev/null || rc=$?
+[ $rc -le "$EX_FAIL" ] || exit $rc
+
+format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'
+# shellcheck disable=SC2059
+printf "$format" TOPOLOGY VERDICT P2P MIGRATED DATA 'AS DEMANDED'
+sed 's/#.*//; /^$/d' "$TOP/selftests/suites/table/runs" | while read -r kernel topology; do
+	[ -z "${TOPOLOGIES:-}" ] || [[ " $TOPOLOGIES " == *" $topology "* ]] || continue
+	dir=$(results_dir "$kernel" "$topology")/table
+	# A result line follows the line of numbers it judges.
+	awk -v topology="$topology" -v format="$format" '
+		function row(verdict, p2p, migrated, data, good) {
+			printf format, topology, verdict, p2p, migrated, data, good
+			topology = ""; rows++
+		}
+		BEGIN { say["bus"] = "bus address"; say["bridge"] = "through host bridge"; say["none"] = "not supported" }
+		/^# p2p-table / { for (i = 3; i <= NF; i++) { split($i, f, "="); v[f[1]] = f[2] } }
+		/^# no devices/ { v["verdict"] = "" }
+		/^(not )?ok / {
+			good = $1 == "ok" ? "yes" : "NO"
+			if (v["verdict"] == "") row("no PCI devices: tests skip", "", "", "", good)
+			else row(say[v["verdict"]], v["p2p"], v["migrated"], v["verified"] == "yes" ? "verified" : "WRONG", good)
+		}
+		END { if (!rows) row("-", "-", "-", "-", "NO") }' "$dir/ktap"
+	grep -h ' exit ' "$dir/conclusion.txt" || true
+done
+exit $rc

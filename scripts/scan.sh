@@ -1,0 +1,94 @@
+#!/bin/bash
+# Look for kernel splats in a console log.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'EOF'
+usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
+
+Prints one line per splat: line number, the test during which it came (or "-"),
+the message; separated by tabs. What is a splat is data: selftests/guest/splats.deny
+and splats.allow, extended regular expressions matched against the message behind
+the kernel's time stamp.
+exit: 0 no splat, 5 splats, 2 cannot scan (a log that is missing or empty is not clean).
+EOF
+}
+
+deny=$TOP/selftests/guest/splats.deny allow=$TOP/selftests/guest/splats.allow
+while getopts d:a:-: opt; do
+	case $opt in
+	d) deny=$OPTARG ;;
+	a) allow=$OPTARG ;;
+	-)
+		usage
+		exit 0
+		;;
+	*)
+		usage >&2
+		exit "$EX_USAGE"
+		;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -eq 1 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+for f in "$1" "$deny" "$allow"; do
+	[ -r "$f" ] || die "cannot scan: no $f"
+done
+[ -s "$1" ] || die "cannot scan: $1 is empty"
+
+# An empty pattern would match every line: only what is left of comments and blank lines counts.
+patterns() {
+	sed '/^[[:space:]]*#/d; /^[[:space:]]*$/d' "$1"
+}
+# A hole in the scan needs its reason, in the comment right above it.
+awk '/^[[:space:]]*#/ { reason = 1; next } /^[[:space:]]*$/ { reason = 0; next }
+	!reason { print FILENAME ":" FNR ": no reason given for: " $0 > "/dev/stderr"; bad = 1 } { reason = 0 } END { exit bad }' "$allow" ||
+	die "cannot scan: each entry of $allow needs a comment above it that says why"
+
+# NUMBER<tab>TEST<tab>MESSAGE of each kernel message. What tests print is not one. The test of a message is the one
+# whose result comes next, or, when none comes any more, the one announced last.
+messages() {
+	tr -d '\r\000' <"$1" | awk -v OFS='\t' '
+		function flush(test, i) { for (i = 1; i <= n; i++) print num[i], test, msg[i]; n = 0 }
+		{ sub(/^(<[0-9]+>)?(\[[^]]*\] ?)*/, "") }
+		/^ktap: / {
+			sub(/^ktap: */, "")
+			if ($0 ~ /^# +RUN +/) { running = $3 }
+			if ($0 ~ /^(not )?ok [0-9]+ /) {
+				sub(/^(not )?ok [0-9]+ (- )?/, ""); sub(/ +#.*/, "")
+				flush($0); running = ""
+			}
+			next
+		}
+		/^kmemleak: / { sub(/^kmemleak: /, "") }
+		{ num[++n] = NR; msg[n] = $0 }
+		END { flush(running == "" ? "-" : running) }'
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+patterns "$deny" >"$tmp/deny"
+patterns "$allow" >"$tmp/allow"
+[ -s "$tmp/deny" ] || die "cannot scan: no pattern in $deny"
+messages "$1" >"$tmp/messages"
+cut -f3- "$tmp/messages" >"$tmp/text"
+
+# grep -n -f: 0 match, 1 none, anything else is an error that must not look like a clean log.
+matches() {
+	local rc=0
+	grep -nE -f "$2" "$1" | cut -d: -f1 || rc=${PIPESTATUS[0]}
+	[ "$rc" -le 1 ] || die "cannot scan: grep failed on the patterns of $3"
+}
+matches "$tmp/text" "$tmp/deny" "$deny" >"$tmp/denied"
+[ ! -s "$tmp/allow" ] || matches "$tmp/text" "$tmp/allow" "$allow" >"$tmp/allowed"
+[ -f "$tmp/allowed" ] || : >"$tmp/allowed"
+
+splats=$(awk 'FILENAME == ARGV[1] { ok[$1]; next } FILENAME == ARGV[2] { if (!($1 in ok)) bad[$1]; next } FNR in bad' \
+	"$tmp/allowed" "$tmp/denied" "$tmp/messages")
+[ -n "$splats" ] || exit 0
+printf '%s\n' "$splats"
+exit "$EX_SPLAT"

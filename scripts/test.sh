@@ -1,0 +1,189 @@
+#!/bin/bash
+# Run the test suites.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'EOF'
+usage: [SUITES="..."] [TOPOLOGIES="..."] [KERNELS="..."] [JOBS=n] test.sh
+
+Runs selftests/suites/*, or those of SUITES; of their VM runs only those with a
+topology of TOPOLOGIES and a kernel of KERNELS. JOBS VMs side by side (one per
+processor if not given). Results: results/latest. Limits: see vm.sh --help.
+
+A suite is a folder with
+  runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
+  run   with these arguments, which prints KTAP
+  host  a program that prints KTAP on the host
+  may-skip, same  see those of the suite hmm
+
+Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
+something did, 2 if a run could not take place.
+EOF
+}
+case ${1:-} in
+'') ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+suites=$TOP/selftests/suites
+jobs=${JOBS:-$(nproc)}
+step "test: begin" 2>/dev/null # the clock
+
+# wanted VALUE LIST: LIST is empty or has VALUE
+wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }
+for name in ${TOPOLOGIES:-}; do
+	[ -f "$TOP/selftests/topologies/$name" ] || die "TOPOLOGIES: no topology $name"
+done
+for name in ${SUITES:-}; do
+	[ -d "$suites/$name" ] || die "SUITES: no suite $name; there are: $(cd "$suites" && echo *)"
+done
+
+# rows FILE: its lines without comments, each with single spaces
+rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//; /^$/d' "$1"; }
+
+# run_dir SUITE KERNEL TOPOLOGY ARGUMENTS: where that run leaves its results
+run_dir() { echo "$(results_dir "$2" "$3")/$1${4:+-${4// /-}}"; }
+
+# What is to be done: suite, and either "host" or kernel, topology, arguments.
+todo=()
+for dir in "$suites"/*/; do
+	suite=$(basename "$dir")
+	wanted "$suite" "${SUITES:-}" || continue
+	[ ! -x "$dir/host" ] || todo+=("$suite host")
+	while read -r kernel topology args; do
+		wanted "$kernel" "${KERNELS:-}" || continue
+		wanted "$topology" "${TOPOLOGIES:-}" || continue
+		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
+		todo+=("$suite $kernel $topology $args")
+	done < <(rows "$dir/runs")
+done
+[ ${#todo[@]} -gt 0 ] || die "nothing to do: no run is left by SUITES, TOPOLOGIES and KERNELS"
+
+tmp=$(mktemp -d)
+# Each job is a process group (set -m), so that all of it ends with this script.
+set -m
+# shellcheck disable=SC2317 # called by the trap
+cleanup() {
+	trap '' INT TERM
+	local pid
+	for pid in $(jobs -p); do
+		kill -- "-$pid" 2>/dev/null || true
+	done
+	wait
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# What is no VM run, and the sum of all, goes where the kernel under test gives the name.
+for kernel in normal unpatched; do
+	[ ! -f "$BUILD/kernels/$kernel/stamp" ] || break
+done
+summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
+
+# judge_host DIR SUITE COMMAND...: the KTAP that a command prints here instead of in a guest
+judge_host() {
+	local dir=$1 suite=$2 rc=0
+	shift 2
+	rm -rf "$dir.part"
+	mkdir -p "$dir.part"
+	"$@" >"$dir.part/ktap" || rc=$?
+	"$TOP/scripts/results.py" run "$dir.part" code=0 why= guest_status="$rc" suite="$suite" kernel=host topology= command= >/dev/null
+	rm -rf "$dir"
+	mv "$dir.part" "$dir"
+}
+
+job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
+	local suite=$1 dir
+	if [ "$2" = host ]; then
+		judge_host "$summary/$suite" "$suite" "$suites/$suite/host"
+		return
+	fi
+	dir=$(run_dir "$1" "$2" "$3" "${*:4}")
+	rm -rf "$dir"
+	"$TOP/scripts/vm.sh" run -q -o "$dir" -s "$suite" "$2" "$3" "/suites/$suite/run" "${@:4}"
+}
+
+dirs=() finished=0 broken=0
+declare -A running=()
+finish() {
+	local pid rc=0 n dir line
+	wait -n -p pid || rc=$?
+	n=${running[$pid]}
+	unset "running[$pid]"
+	finished=$((finished + 1))
+	dir=$(cat "$tmp/$n.dir")
+	if [ -f "$dir/results.json" ]; then
+		dirs+=("$dir")
+		line=$(cat "$dir/conclusion.txt")
+	else
+		broken=1
+		line="${todo[n]}: could not run"
+	fi
+	step "$finished/${#todo[@]} $line"
+	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
+}
+
+step "${#todo[@]} runs, $jobs side by side"
+for n in "${!todo[@]}"; do
+	[ ${#running[@]} -lt "$jobs" ] || finish
+	read -r -a words <<<"${todo[n]}"
+	if [ "${words[1]}" = host ]; then
+		echo "$summary/${words[0]}"
+	else
+		run_dir "${words[0]}" "${words[1]}" "${words[2]}" "${words[*]:3}"
+	fi >"$tmp/$n.dir"
+	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
+	running[$!]=$n
+done
+while [ ${#running[@]} -gt 0 ]; do
+	finish
+done
+
+# Checks over several runs, as KTAP: what the files "same" of the suites say, and how soon the normal kernel tests.
+mkdir -p "$summary"
+n=0
+check() { # NAME COMMAND...
+	local name=$1 seen result=ok
+	shift
+	seen=$("$@") || result="not ok"
+	n=$((n + 1))
+	printf '# %s\n%s %s %s\n' "$seen" "$result" "$n" "$name" >>"$tmp/checks"
+	echo "    $seen" >&2
+}
+check first-test-line "$TOP/scripts/results.py" first-line $((10 * ${SLOWDOWN:-1})) "${dirs[@]}"
+for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
+	while IFS='|' read -r old new; do
+		read -r -a words <<<"$old"
+		old=$(run_dir "$suite" "${words[0]}" "${words[1]}" "${words[*]:2}")
+		read -r -a words <<<"$new"
+		new=$(run_dir "$suite" "${words[0]}" "${words[1]}" "${words[*]:2}")
+		# Only what was run just now is compared.
+		if [[ " ${dirs[*]} " == *" $old "*" $new "* || " ${dirs[*]} " == *" $new "*" $old "* ]]; then
+			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
+		fi
+	done < <(rows "$suites/$suite/same")
+done
+{
+	printf 'KTAP version 1\n1..%s\n' "$n"
+	cat "$tmp/checks"
+} >"$tmp/checks.ktap"
+judge_host "$summary/checks" checks cat "$tmp/checks.ktap"
+dirs+=("$summary/checks")
+
+rc=0
+"$TOP/scripts/results.py" summary "$summary" "${dirs[@]}" >"$tmp/summary" || rc=$?
+ln -sfn "$(basename "$summary")" "$TOP/results/latest"
+[ $((rc + broken)) -eq 0 ] || step "what failed: results/latest/results.json names the folders"
+cat "$tmp/summary"
+[ $broken -eq 0 ] || exit "$EX_USAGE"
+exit $rc

@@ -1,0 +1,253 @@
+#!/bin/bash
+# Boot a kernel in QEMU with a PCIe topology and run a command in it.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'EOF'
+usage: vm.sh run [-q] [-o DIR] [-s SUITE] [-a WORDS] KERNEL TOPOLOGY COMMAND...
+       vm.sh boot TOPOLOGY [KERNEL]
+
+run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
+DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
+command), config, results.json, junit.xml, conclusion.txt.
+  -s SUITE  selftests/suites/SUITE/may-skip says which tests may skip (all others may not)
+  -a WORDS  more words for the kernel command line
+  -q        on success print nothing
+boot: an interactive shell on the serial console (kernel: normal).
+
+KERNEL is a folder of build/kernels, TOPOLOGY a file of selftests/topologies
+(what they may say: selftests/topologies/README).
+
+Limits in seconds, all multiplied by SLOWDOWN (1):
+  BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
+  TEST_TIMEOUT (900)     from there to the end
+  SILENCE_TIMEOUT (120)  without a line on the console
+
+exit: 0 passed, 1 a test failed, 2 usage or environment, 5 splat on the console,
+6 no plan, or not what was planned, 7 the guest died without a word, 124 a time
+limit was reached, 255 the guest panicked.
+EOF
+}
+
+# topology FILE: sets what the file says, and qemu_devices from its devices, exporters and importers.
+topology() {
+	local key value n=0
+	description='' cpu='' memory='' append='' verdict='' dma_bits=64 masked=no
+	qemu_devices=()
+	while IFS='=' read -r key value || [ -n "$key" ]; do
+		case $key in
+		'' | '#'*) ;;
+		description | cpu | memory | verdict | dma_bits | masked) printf -v "$key" %s "$value" ;;
+		data) ;;
+		append) append+=" $value" ;;
+		device) qemu_devices+=(-device "$value") ;;
+		exporter)
+			qemu_devices+=(-object "memory-backend-ram,id=bar$n,size=16M,share=on")
+			qemu_devices+=(-device "ivshmem-plain,memdev=bar$n,$value")
+			n=$((n + 1))
+			;;
+		importer) qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,$value") ;;
+		*) die "$1: not known: $key (see selftests/topologies/README)" ;;
+		esac
+	done <"$1"
+	{ [ -n "$cpu" ] && [ -n "$memory" ]; } || die "$1: cpu and memory are needed"
+}
+
+# qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
+qemu_command() {
+	local cmdline
+	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
+	# An oops leaves the guest in an unknown state: stop there.
+	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
+	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits"
+	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
+	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
+	[ "$slowdown" = 1 ] || cmdline+=" KSFT_MACHINE_SLOW=yes"
+	cmdline+=" -- $*"
+	qemu=(
+		"$qemu_binary" -machine q35 -accel tcg -cpu "$cpu" -smp 2 -m "$memory"
+		-nodefaults -no-user-config -display none -no-reboot
+		-device "isa-debug-exit,iobase=0x501,iosize=1"
+		"${qemu_devices[@]}"
+		-kernel "$kdir/bzImage" -initrd "$initrd" -append "$cmdline"
+	)
+}
+
+setup() { # KERNEL TOPOLOGY
+	kernel=$1 topology_name=$2
+	kdir=$BUILD/kernels/$kernel
+	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
+	[ "$topology_name" != README ] || topology_name=''
+	[ -f "$TOP/selftests/topologies/$topology_name" ] ||
+		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"
+	topology "$TOP/selftests/topologies/$topology_name"
+	qemu_binary=${QEMU:-qemu-system-x86_64}
+	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
+	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p')
+	initrd=$("$TOP/scripts/initramfs.sh" "$kernel")
+}
+
+slowdown=${SLOWDOWN:-1}
+case $slowdown in '' | *[!0-9]* | 0) die "SLOWDOWN=$slowdown: a whole number, 1 or more" ;; esac
+boot_timeout=$((${BOOT_TIMEOUT:-60} * slowdown))
+test_timeout=$((${TEST_TIMEOUT:-900} * slowdown))
+silence_timeout=$((${SILENCE_TIMEOUT:-120} * slowdown))
+
+verb=${1:-}
+[ $# -eq 0 ] || shift
+append_more='' quiet='' suite='' dir=''
+case $verb in
+boot)
+	{ [ $# -ge 1 ] && [ $# -le 2 ]; } || die "usage: vm.sh boot TOPOLOGY [KERNEL]"
+	setup "${2:-normal}" "$1"
+	qemu_command shell
+	echo "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description. Ctrl-A X ends it."
+	"${qemu[@]}" -serial mon:stdio && exit 0
+	# 33 is what the guest's init leaves with; see selftests/guest/init.
+	[ $? -eq 33 ]
+	exit
+	;;
+run) ;;
+--help)
+	usage
+	exit 0
+	;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+while getopts qo:s:a: opt; do
+	case $opt in
+	q) quiet=yes ;;
+	o) dir=$OPTARG ;;
+	s) suite=$OPTARG ;;
+	a) append_more=$OPTARG ;;
+	*)
+		usage >&2
+		exit "$EX_USAGE"
+		;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -ge 3 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain words: $*" ;; esac
+
+setup "$1" "$2"
+shift 2
+[ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name")/$(echo "${suite:-run}" "${@##*/}" | tr ' ' -)
+qemu_command "$@"
+
+say() {
+	[ -n "$quiet" ] || echo "$*"
+}
+say "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description"
+
+# Everything is written beside its place and moved there at the end.
+mkdir -p "$(dirname "$dir")"
+part=$(mktemp -d "$dir.part.XXXXXX")
+pid=
+# shellcheck disable=SC2317 # called by the trap
+cleanup() {
+	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
+	rm -rf "$part"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+{
+	echo '#!/bin/sh'
+	printf '%q ' exec "${qemu[@]}" -serial stdio
+	echo
+} >"$part/qemu.sh"
+chmod +x "$part/qemu.sh"
+cp "$kdir/config" "$part/config"
+console=$part/console.log
+
+# QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
+# script, however that ends.
+start=${EPOCHREALTIME/./}
+exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio </dev/null 2>"$part/qemu.err")
+pid=$!
+
+# Times are tenths of a second since then.
+tenths() { [ -z "$1" ] || echo $(($1 / 10)).$(($1 % 10)); }
+stage=boot limit=$boot_timeout since=0 up='' first_test='' why='' panic='' now=0
+while :; do
+	left=$((limit - (now - since) / 10))
+	[ $left -gt 0 ] || {
+		why="$stage took longer than $limit s"
+		break
+	}
+	wait=$((left < silence_timeout ? left : silence_timeout))
+	rc=0
+	IFS= read -r -t "$wait" -u "$serial" line || rc=$?
+	now=$(((${EPOCHREALTIME/./} - start) / 100000))
+	line=${line%$'\r'}
+	# At the end and at a time limit, what QEMU was in the middle of.
+	[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >>"$console"
+	case $line in
+	*'] guest: up'*)
+		[ -n "$up" ] || {
+			up=$now
+			stage='the test' limit=$test_timeout since=$now
+		}
+		;;
+	*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;
+	*'] Kernel panic - not syncing'*)
+		# panic=-1 ends QEMU after the call trace; a panic before the command line was parsed would hang.
+		panic=${line#*] } stage='the end after the panic' limit=10 since=$now
+		;;
+	esac
+	[ $rc -ne 1 ] || break
+	if [ $rc -gt 128 ] && [ "$wait" -lt "$left" ]; then
+		why="no line on the console for $wait s ($stage)"
+		break
+	fi
+done
+[ -z "$why" ] || kill -KILL "$pid" 2>/dev/null || true
+qemu_status=0
+wait "$pid" || qemu_status=$?
+pid=
+exec {serial}<&-
+
+guest_status=''
+if [ -n "$panic" ]; then
+	code=$EX_PANIC why=$panic
+elif [ -n "$why" ]; then
+	code=$EX_TIMEOUT
+elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
+	# isa-debug-exit: see leave() in selftests/guest/init
+	code=0 guest_status=$(((qemu_status - 33) / 2))
+elif [ ! -s "$console" ]; then
+	code=$EX_USAGE why="QEMU did not start (status $qemu_status): $(tail -n 1 "$part/qemu.err")"
+else
+	code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
+fi
+
+[ -f "$console" ] || : >"$console"
+sed -n 's/^\(\[[^]]*\]\)* ktap: //p' "$console" >"$part/ktap"
+if [ $code -ne "$EX_USAGE" ]; then
+	"$TOP/scripts/scan.sh" "$console" >"$part/splats" || code=$(($? == EX_SPLAT ? code : EX_USAGE))
+fi
+
+code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
+	suite="${suite:-run}" kernel="$kernel" topology="$topology_name" command="$*" \
+	base="$(base_field version)" series="$(series_id "$kernel")" accelerator=tcg qemu="$qemu_version" \
+	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")")
+
+rm -rf "$dir"
+chmod 755 "$part"
+mv "$part" "$dir"
+if [ "$code" -ne 0 ]; then
+	tail -n 20 "$dir/console.log" | sed 's/^/    /'
+	echo "    $dir"
+fi
+[ "$code$quiet" = 0yes ] || cat "$dir/conclusion.txt"
+exit "$code"

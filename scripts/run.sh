@@ -25,7 +25,7 @@ case ${1:-} in
 esac
 
 rc=0
-SUITES=table KERNELS=normal "$TOP/scripts/test.sh" >/dev/null || rc=$?
+"$TOP/scripts/test.sh" table "${TOPOLOGIES:-}" >/dev/null || rc=$?
 [ $rc -le "$EX_FAIL" ] || exit $rc
 
 format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'

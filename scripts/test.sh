@@ -5,11 +5,11 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [SUITES="..."] [TOPOLOGIES="..."] [KERNELS="..."] [JOBS=n] test.sh
+usage: [KERNELS="..."] [JOBS=n] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
-Runs selftests/suites/*, or those of SUITES; of their VM runs only those with a
-topology of TOPOLOGIES and a kernel of KERNELS. JOBS VMs side by side (one per
-processor if not given). Results: results/latest. Limits: see vm.sh --help.
+Runs selftests/suites/*, or those named; of their VM runs only those with a
+topology named and a kernel of KERNELS. JOBS VMs side by side (one per processor
+if not given). Results: results/latest. Limits: see vm.sh --help.
 
 A suite is a folder with
   runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
@@ -22,16 +22,16 @@ something did, 2 if a run could not take place.
 EOF
 }
 case ${1:-} in
-'') ;;
 --help)
 	usage
 	exit 0
 	;;
-*)
+-*)
 	usage >&2
 	exit "$EX_USAGE"
 	;;
 esac
+suites_wanted=${1:-} topologies_wanted=${2:-}
 
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
@@ -39,11 +39,11 @@ step "test: begin" 2>/dev/null # the clock
 
 # wanted VALUE LIST: LIST is empty or has VALUE
 wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }
-for name in ${TOPOLOGIES:-}; do
-	[ -f "$TOP/selftests/topologies/$name" ] || die "TOPOLOGIES: no topology $name"
+for name in $topologies_wanted; do
+	[ -f "$TOP/selftests/topologies/$name" ] || die "no topology $name in selftests/topologies"
 done
-for name in ${SUITES:-}; do
-	[ -d "$suites/$name" ] || die "SUITES: no suite $name; there are: $(cd "$suites" && echo *)"
+for name in $suites_wanted; do
+	[ -d "$suites/$name" ] || die "no suite $name; there are: $(cd "$suites" && echo *)"
 done
 
 # rows FILE: its lines without comments, each with single spaces
@@ -56,16 +56,16 @@ run_dir() { echo "$(results_dir "$2" "$3")/$1${4:+-${4// /-}}"; }
 todo=()
 for dir in "$suites"/*/; do
 	suite=$(basename "$dir")
-	wanted "$suite" "${SUITES:-}" || continue
+	wanted "$suite" "$suites_wanted" || continue
 	[ ! -x "$dir/host" ] || todo+=("$suite host")
 	while read -r kernel topology args; do
 		wanted "$kernel" "${KERNELS:-}" || continue
-		wanted "$topology" "${TOPOLOGIES:-}" || continue
+		wanted "$topology" "$topologies_wanted" || continue
 		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
 		todo+=("$suite $kernel $topology $args")
 	done < <(rows "$dir/runs")
 done
-[ ${#todo[@]} -gt 0 ] || die "nothing to do: no run is left by SUITES, TOPOLOGIES and KERNELS"
+[ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
 
 tmp=$(mktemp -d)
 # Each job is a process group (set -m), so that all of it ends with this script.

@@ -13,7 +13,7 @@ DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
 command), config, results.json, junit.xml, conclusion.txt.
   -s SUITE  selftests/suites/SUITE/may-skip says which tests may skip (all others may not)
   -a WORDS  more words for the kernel command line
-  -q        on success print nothing
+  -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
 
 KERNEL is a folder of build/kernels, TOPOLOGY a file of selftests/topologies
@@ -249,5 +249,5 @@ if [ "$code" -ne 0 ]; then
 	tail -n 20 "$dir/console.log" | sed 's/^/    /'
 	echo "    $dir"
 fi
-[ "$code$quiet" = 0yes ] || cat "$dir/conclusion.txt"
+[ -n "$quiet" ] || cat "$dir/conclusion.txt"
 exit "$code"

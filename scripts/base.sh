@@ -81,10 +81,10 @@ fetch_package() {
 			-o Dir::State="$apt/state" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
 			-o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
 			-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-			-o Acquire::Languages=none -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o APT::Architecture=amd64
+			-o Acquire::Languages=none -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o APT::Architecture=amd64
 			-o APT::Sandbox::User=root -o APT::Update::Post-Invoke::=true)
 		apt-get "${opts[@]}" -qq update >"$tmp/apt.log" 2>&1 || {
-			tail -n 2 "$tmp/apt.log" >&2
+			sed -n '/^E:/{p;q}' "$tmp/apt.log" >&2
 			continue
 		}
 		apt-cache "${opts[@]}" madison "$package" 2>/dev/null | grep -qF " $package_version " || continue

@@ -87,7 +87,7 @@ series_id() {
 		END { print id edits }' "$BUILD/kernels/$1/stamp"
 }
 
-# results_dir KERNEL TOPOLOGY: where runs of it leave their results.
+# results_dir KERNEL TOPOLOGY SUITE ARGUMENTS: where this run leaves its results.
 results_dir() {
-	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2"
+	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
 }

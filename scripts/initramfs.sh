@@ -33,7 +33,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 # The tree's own tool writes the archive: it needs no staging folder and no root, and its output depends on nothing else.
 gen=$out/gen_init_cpio
-src=$BUILD/tree/usr/gen_init_cpio.c
+src=$BUILD/base/usr/gen_init_cpio.c
 [ -f "$src" ] || die "no $src: run 'make tree' first"
 [ "$gen" -nt "$src" ] || {
 	${HOSTCC:-cc} -O2 -o "$tmp/gen" "$src"

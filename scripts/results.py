@@ -124,6 +124,9 @@ def run(folder, meta):
         code, why = SPLAT, "splat"
     if code == 0 and plan:
         code, why = PLAN, plan
+        if meta["guest_status"] != "0":
+            last = (folder / "ktap").read_text(errors="replace").splitlines()[-1:]
+            why += f"; the guest command ended with status {meta['guest_status']}: {''.join(last)}"
     if code == 0 and meta["guest_status"] != "0" and not failed:
         code, why = FAIL, f"the guest command ended with status {meta['guest_status']}"
     if why:
@@ -135,9 +138,11 @@ def run(folder, meta):
 
     counts = {s: sum(t["status"] == s for t in tests) for s in ("PASS", "FAIL", "SKIP")}
     write(folder, {**meta, "exit": code, "why": why, "counts": counts, "splats": splats, "tests": tests})
-    for test in tests:
-        if test["status"] == "FAIL":
-            print(f"    not ok {test['name']} {test['reason']}".rstrip(), file=sys.stderr)
+    failed = [t for t in tests if t["status"] == "FAIL"]
+    for test in failed[:20]:
+        print(f"    not ok {test['name']} {test['reason']}".rstrip(), file=sys.stderr)
+    if len(failed) > 20:
+        print(f"    and {len(failed) - 20} more", file=sys.stderr)
     print(code)
 
 

@@ -33,7 +33,7 @@ format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'
 printf "$format" TOPOLOGY VERDICT P2P MIGRATED DATA 'AS DEMANDED'
 sed 's/#.*//; /^$/d' "$TOP/selftests/suites/table/runs" | while read -r kernel topology; do
 	[ -z "${TOPOLOGIES:-}" ] || [[ " $TOPOLOGIES " == *" $topology "* ]] || continue
-	dir=$(results_dir "$kernel" "$topology")/table
+	dir=$(results_dir "$kernel" "$topology" table "")
 	# A result line follows the line of numbers it judges.
 	awk -v topology="$topology" -v format="$format" '
 		function row(verdict, p2p, migrated, data, good) {

@@ -49,9 +49,6 @@ done
 # rows FILE: its lines without comments, each with single spaces
 rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//; /^$/d' "$1"; }
 
-# run_dir SUITE KERNEL TOPOLOGY ARGUMENTS: where that run leaves its results
-run_dir() { echo "$(results_dir "$2" "$3")/$1${4:+-${4// /-}}"; }
-
 # What is to be done: suite, and either "host" or kernel, topology, arguments.
 todo=()
 for dir in "$suites"/*/; do
@@ -108,9 +105,9 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 		judge_host "$summary/$suite" "$suite" "$suites/$suite/host"
 		return
 	fi
-	dir=$(run_dir "$1" "$2" "$3" "${*:4}")
+	dir=$(results_dir "$2" "$3" "$suite" "${*:4}")
 	rm -rf "$dir"
-	"$TOP/scripts/vm.sh" run -q -o "$dir" -s "$suite" "$2" "$3" "/suites/$suite/run" "${@:4}"
+	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}"
 }
 
 dirs=() finished=0 broken=0
@@ -140,7 +137,7 @@ for n in "${!todo[@]}"; do
 	if [ "${words[1]}" = host ]; then
 		echo "$summary/${words[0]}"
 	else
-		run_dir "${words[0]}" "${words[1]}" "${words[2]}" "${words[*]:3}"
+		results_dir "${words[1]}" "${words[2]}" "${words[0]}" "${words[*]:3}"
 	fi >"$tmp/$n.dir"
 	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
 	running[$!]=$n
@@ -164,9 +161,9 @@ check first-test-line "$TOP/scripts/results.py" first-line $((10 * ${SLOWDOWN:-1
 for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 	while IFS='|' read -r old new; do
 		read -r -a words <<<"$old"
-		old=$(run_dir "$suite" "${words[0]}" "${words[1]}" "${words[*]:2}")
+		old=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
 		read -r -a words <<<"$new"
-		new=$(run_dir "$suite" "${words[0]}" "${words[1]}" "${words[*]:2}")
+		new=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
 		# Only what was run just now is compared.
 		if [[ " ${dirs[*]} " == *" $old "*" $new "* || " ${dirs[*]} " == *" $new "*" $old "* ]]; then
 			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"

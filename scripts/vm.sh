@@ -5,13 +5,13 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: vm.sh run [-q] [-o DIR] [-s SUITE] [-a WORDS] KERNEL TOPOLOGY COMMAND...
+usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
        vm.sh boot TOPOLOGY [KERNEL]
 
 run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
 DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
-command), config, results.json, junit.xml, conclusion.txt.
-  -s SUITE  selftests/suites/SUITE/may-skip says which tests may skip (all others may not)
+command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
+suite's /suites/SUITE/run, its file may-skip says which tests may skip.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
@@ -96,7 +96,7 @@ silence_timeout=$((${SILENCE_TIMEOUT:-120} * slowdown))
 
 verb=${1:-}
 [ $# -eq 0 ] || shift
-append_more='' quiet='' suite='' dir=''
+append_more='' quiet='' suite=run dir=''
 case $verb in
 boot)
 	{ [ $# -ge 1 ] && [ $# -le 2 ]; } || die "usage: vm.sh boot TOPOLOGY [KERNEL]"
@@ -119,11 +119,10 @@ run) ;;
 	;;
 esac
 
-while getopts qo:s:a: opt; do
+while getopts qo:a: opt; do
 	case $opt in
 	q) quiet=yes ;;
 	o) dir=$OPTARG ;;
-	s) suite=$OPTARG ;;
 	a) append_more=$OPTARG ;;
 	*)
 		usage >&2
@@ -140,7 +139,8 @@ case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain wo
 
 setup "$1" "$2"
 shift 2
-[ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name")/$(echo "${suite:-run}" "${@##*/}" | tr ' ' -)
+[[ $1 != /suites/*/* ]] || suite=$(basename "$(dirname "$1")")
+[ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name" "$suite" "${*:2}")
 qemu_command "$@"
 
 say() {
@@ -163,7 +163,13 @@ trap 'exit 143' TERM
 
 {
 	echo '#!/bin/sh'
-	printf '%q ' exec "${qemu[@]}" -serial stdio
+	printf exec
+	for word in "${qemu[@]}" -serial stdio; do
+		case $word in
+		-*) printf ' \\\n\t%s' "$word" ;;
+		*) printf ' %s' "${word@Q}" ;;
+		esac
+	done
 	echo
 } >"$part/qemu.sh"
 chmod +x "$part/qemu.sh"
@@ -238,7 +244,7 @@ if [ $code -ne "$EX_USAGE" ]; then
 fi
 
 code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
-	suite="${suite:-run}" kernel="$kernel" topology="$topology_name" command="$*" \
+	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
 	base="$(base_field version)" series="$(series_id "$kernel")" accelerator=tcg qemu="$qemu_version" \
 	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")")
 

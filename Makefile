@@ -8,6 +8,8 @@ SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
 export KERNEL_TREE BASE_TARBALL SERIES BRANCH
+# Progress counts from here.
+export STARTED := $(shell date +%s)
 
 .PHONY: all test apply tree export boot kernels check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-unpatched

@@ -165,7 +165,7 @@ for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 		read -r -a words <<<"$new"
 		new=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
 		# Only what was run just now is compared.
-		if [[ " ${dirs[*]} " == *" $old "*" $new "* || " ${dirs[*]} " == *" $new "*" $old "* ]]; then
+		if wanted "$old" "${dirs[*]}" && wanted "$new" "${dirs[*]}"; then
 			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
 		fi
 	done < <(rows "$suites/$suite/same")

@@ -22,6 +22,21 @@ die() {
 	exit "$code"
 }
 
+# no_arguments "$@": for a script that takes none but --help.
+no_arguments() {
+	case ${1:-} in
+	'') ;;
+	--help)
+		usage
+		exit 0
+		;;
+	*)
+		usage >&2
+		exit "$EX_USAGE"
+		;;
+	esac
+}
+
 # step MESSAGE: progress, with the time since the command began.
 step() {
 	: "${STARTED:=$(date +%s)}"

@@ -12,17 +12,7 @@ one line per topology and exporter. exit: 0 if each line is as the topology's fi
 in selftests/topologies demands; else as test.sh.
 EOF
 }
-case ${1:-} in
-'') ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+no_arguments "$@"
 
 rc=0
 "$TOP/scripts/test.sh" table "${TOPOLOGIES:-}" >/dev/null || rc=$?

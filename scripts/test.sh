@@ -130,7 +130,7 @@ finish() {
 	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
 }
 
-step "${#todo[@]} runs, $jobs side by side"
+step "${#todo[@]} runs, QEMU with TCG (no KVM), $jobs side by side"
 for n in "${!todo[@]}"; do
 	[ ${#running[@]} -lt "$jobs" ] || finish
 	read -r -a words <<<"${todo[n]}"

@@ -175,10 +175,11 @@ trap 'exit 143' TERM
 chmod +x "$part/qemu.sh"
 cp "$kdir/config" "$part/config"
 console=$part/console.log
+exec {log}>"$console"
 
 # QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
 # script, however that ends.
-start=${EPOCHREALTIME/./}
+start=${EPOCHREALTIME/[.,]/}
 exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio </dev/null 2>"$part/qemu.err")
 pid=$!
 
@@ -194,10 +195,10 @@ while :; do
 	wait=$((left < silence_timeout ? left : silence_timeout))
 	rc=0
 	IFS= read -r -t "$wait" -u "$serial" line || rc=$?
-	now=$(((${EPOCHREALTIME/./} - start) / 100000))
+	now=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
 	line=${line%$'\r'}
 	# At the end and at a time limit, what QEMU was in the middle of.
-	[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >>"$console"
+	[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >&"$log"
 	case $line in
 	*'] guest: up'*)
 		[ -n "$up" ] || {
@@ -221,7 +222,7 @@ done
 qemu_status=0
 wait "$pid" || qemu_status=$?
 pid=
-exec {serial}<&-
+exec {serial}<&- {log}>&-
 
 guest_status=''
 if [ -n "$panic" ]; then
@@ -237,16 +238,17 @@ else
 	code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
 fi
 
-[ -f "$console" ] || : >"$console"
 sed -n 's/^\(\[[^]]*\]\)* ktap: //p' "$console" >"$part/ktap"
-if [ $code -ne "$EX_USAGE" ]; then
-	"$TOP/scripts/scan.sh" "$console" >"$part/splats" || code=$(($? == EX_SPLAT ? code : EX_USAGE))
+rc=0
+"$TOP/scripts/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
+if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
+	code=$EX_USAGE why=$(cat "$part/scan.err")
 fi
 
 code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
 	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
 	base="$(base_field version)" series="$(series_id "$kernel")" accelerator=tcg qemu="$qemu_version" \
-	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")")
+	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")") || exit "$EX_USAGE"
 
 rm -rf "$dir"
 chmod 755 "$part"

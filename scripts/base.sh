@@ -60,29 +60,28 @@ import() {
 	mv "$tmp/import.git" "$CACHE/$commit.git"
 }
 
-# fetch_package NAME LINE...: the package of the first apt source that has this very version, into $tmp/*.deb. apt
-# works on a configuration of its own: the machine's sources need not have these suites, and are left as they are.
+# fetch_package SOURCE...: the package of the first apt source that has this very version, into $tmp/*.deb. apt works
+# on a configuration of its own: the machine's sources need not have these suites, and are left as they are.
 fetch_package() {
-	local name=$1 line apt=$tmp/apt keyring
-	shift
+	local line apt=$tmp/apt keyring
 	command -v apt-get >/dev/null || return 1
 	for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
 		[ ! -e "$keyring" ] || break
 	done
 	[ -n "$keyring" ] || die "install debian-archive-keyring: the base package is verified with it"
 	for line; do
-		step "base: looking for $package $package_version in $name ${line#* }"
+		step "base: looking for $package $package_version in $line"
 		rm -rf "$apt"
 		mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
-		printf 'deb [arch=amd64 signed-by=%s%s] %s main\n' "$keyring" \
-			"$([ "$name" != snapshot ] || echo ' check-valid-until=no')" "$line" >"$apt/sources.list"
+		# An index may be old: which package is right is decided by the checksum in patches/BASE.
+		printf 'deb [arch=amd64 signed-by=%s check-valid-until=no] %s main\n' "$keyring" "$line" >"$apt/sources.list"
 		: >"$apt/status"
 		local opts=(-q
 			-o Dir::State="$apt/state" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
 			-o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
 			-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-			-o Acquire::Languages=none -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=30 -o APT::Architecture=amd64
-			-o APT::Sandbox::User=root -o APT::Update::Post-Invoke::=true)
+			-o Acquire::Languages=none -o Acquire::Retries=1 -o Acquire::http::Timeout=30
+			-o APT::Architecture=amd64 -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any)
 		apt-get "${opts[@]}" -qq update >"$tmp/apt.log" 2>&1 || {
 			sed -n '/^E:/{p;q}' "$tmp/apt.log" >&2
 			continue
@@ -103,8 +102,8 @@ fetch() {
 	for suite in $(base_field suites); do
 		suites+=("$mirror $suite")
 	done
-	if fetch_package mirror "${suites[@]}" ||
-		fetch_package snapshot "$(base_field snapshot) $(base_field suites | cut -d ' ' -f 1)"; then
+	suites+=("$(base_field snapshot) ${suites[0]##* }")
+	if fetch_package "${suites[@]}"; then
 		step "base: unpacking"
 		dpkg-deb --fsys-tarfile "$tmp"/*.deb | tar -x -C "$tmp" --wildcards './usr/src/linux-source-*.tar.xz'
 		import "$tmp"/usr/src/linux-source-*.tar.xz

@@ -84,7 +84,8 @@ setup() { # KERNEL TOPOLOGY
 	topology "$TOP/selftests/topologies/$topology_name"
 	qemu_binary=${QEMU:-qemu-system-x86_64}
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
-	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p')
+	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
+		die "$qemu_binary --version fails"
 	initrd=$("$TOP/scripts/initramfs.sh" "$kernel")
 }
 

@@ -69,6 +69,11 @@ tree_version() {
 		}'
 }
 
+# The compiler, and no tool that this kernel does not use but whose version kconfig would write into the configuration:
+# with it no two machines would share a ccache object.
+# shellcheck disable=SC2034
+make_tools=(CC='ccache gcc' HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
+
 # check_tree DIR: a clean git tree of the base's version, or a later one of the same cycle; else one line and exit.
 check_tree() {
 	local top version base

@@ -60,7 +60,7 @@ awk '
 	die -c "$EX_CONFIG" "mend the fragments named above"
 
 cat "${fragments[@]}" >"$tmp/all"
-make -s -C "$src" O="$out" KCONFIG_CONFIG="$tmp/config" KCONFIG_ALLCONFIG="$tmp/all" allnoconfig >"$tmp/log" 2>&1 || {
+make -s -C "$src" O="$out" KCONFIG_CONFIG="$tmp/config" KCONFIG_ALLCONFIG="$tmp/all" "${make_tools[@]}" allnoconfig >"$tmp/log" 2>&1 || {
 	cat "$tmp/log" >&2
 	die -c "$EX_CONFIG" "allnoconfig failed in $src (a tree used without O= before needs: make mrproper)"
 }

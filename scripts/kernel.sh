@@ -59,7 +59,7 @@ kmake() {
 	set -m
 	# The O= directory is a direct child of the source tree and named relatively: then kbuild itself uses relative
 	# paths, and ccache hits from whatever folder.
-	make -C "$src" O="out-$kernel" -j "$(nproc)" CC='ccache gcc' HOSTCC='ccache gcc' LOCALVERSION="-$kernel" "$@" \
+	make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!
 	set +m

@@ -55,6 +55,7 @@ base_field() {
 # kgit DIR ARG...: git in a tree of ours. Nothing of the user's git configuration may change commit ids or patches.
 kgit() {
 	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 \
+		GIT_AUTHOR_NAME=hmm-p2p GIT_AUTHOR_EMAIL=hmm-p2p@localhost \
 		GIT_COMMITTER_NAME=hmm-p2p GIT_COMMITTER_EMAIL=hmm-p2p@localhost \
 		git -C "$@"
 }

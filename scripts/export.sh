@@ -64,8 +64,11 @@ for commit in $(kgit "$tree" rev-list --reverse base..HEAD); do
 	path=$s/${file##*/}
 	printf '%s\n' "$path" >>"$tmp/list"
 	printf '%s %s  %s\n' "$commit" "$(sha256sum <"$file" | cut -d ' ' -f 1)" "$path" >>"$tmp/record"
-	kgit "$tree" notes --ref=series add -f -m "$s" "$commit" 2>/dev/null
+	kgit "$tree" notes --ref=series add -f -m "$s" "$commit" 2>&1 | { grep -v '^Overwriting' || true; }
 done
+
+[ -s "$tmp/list" ] || [ ! -s "$PATCHES/series" ] ||
+	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
 
 # Only what differs is written; what is not exported any more goes.
 while IFS= read -r p; do

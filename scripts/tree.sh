@@ -120,7 +120,7 @@ if [ "${#todo[@]}" -gt 0 ]; then
 	for i in "${!new[@]}"; do
 		printf '%s %s\n' "${new[i]}" "${todo[i]}" >>"$tmp/record"
 		path=${todo[i]#*  }
-		kgit "$tree" notes --ref=series add -f -m "${path%%/*}" "${new[i]}" 2>/dev/null
+		kgit "$tree" notes --ref=series add -f -m "${path%%/*}" "${new[i]}" 2>&1 | { grep -v '^Overwriting' || true; }
 	done
 	[ "$rc" -eq 0 ] || {
 		kgit "$tree" am --quit

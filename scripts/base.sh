@@ -86,7 +86,7 @@ fetch_package() {
 			sed -n '/^E:/{p;q}' "$tmp/apt.log" >&2
 			continue
 		}
-		apt-cache "${opts[@]}" madison "$package" 2>/dev/null | grep -qF " $package_version " || continue
+		apt-cache "${opts[@]}" madison "$package" 2>/dev/null | grep -F " $package_version " >/dev/null || continue
 		need_space "$CACHE" 2
 		step "base: downloading $package $package_version (160 MB)"
 		(cd "$tmp" && apt-get "${opts[@]}" download "$package=$package_version" >&2) || continue

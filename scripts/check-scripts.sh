@@ -1,5 +1,5 @@
 #!/bin/bash
-# shellcheck and shfmt over every shell script, and the order of what has one.
+# Run shellcheck and shfmt over every shell script; check the order of what has one.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ "${1:-}" != --help ] || {
@@ -14,7 +14,7 @@ rc=0
 mapfile -t scripts < <(git ls-files | grep -v '^patches/' | while IFS= read -r f; do
 	case $f in
 	*.sh) echo "$f" ;;
-	*) [ ! -f "$f" ] || ! sed -n 1p "$f" | grep -qE '^#!.*[/ ](ba|busybox )?sh( |$)' || echo "$f" ;;
+	*) [ ! -f "$f" ] || ! head -n 1 "$f" | grep -E '^#!.*[/ ](ba|busybox )?sh( |$)' >/dev/null || echo "$f" ;;
 	esac
 done)
 shellcheck "${scripts[@]}" || rc=$EX_FAIL

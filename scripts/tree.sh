@@ -104,12 +104,11 @@ keep=$start
 kgit "$tree" checkout -q -B hmm-p2p
 kgit "$tree" reset -q --hard "$start"
 kgit "$tree" tag -f base "$base_commit" >/dev/null
-{
-	printf '%s\n' "$base_commit"
-	sed 1d "$record" | head -n "$same"
-} >"$tmp/record"
+awk -v base="$base_commit" -v same="$same" 'NR == 1 { print base } NR > 1 && NR <= same + 1' "$record" >"$tmp/record"
+mv "$tmp/record" "$record"
 
 rc=0
+: >"$tmp/new"
 todo=("${wanted[@]:same}")
 if [ "${#todo[@]}" -gt 0 ]; then
 	step "tree: $same of ${#wanted[@]} patches in place, applying ${#todo[@]}"
@@ -118,7 +117,7 @@ if [ "${#todo[@]}" -gt 0 ]; then
 		"${todo[@]/#*  /"$PATCHES/"}" >"$tmp/am.log" 2>&1 </dev/null || rc=$?
 	mapfile -t new < <(kgit "$tree" rev-list --reverse "$start..HEAD")
 	for i in "${!new[@]}"; do
-		printf '%s %s\n' "${new[i]}" "${todo[i]}" >>"$tmp/record"
+		printf '%s %s\n' "${new[i]}" "${todo[i]}" >>"$tmp/new"
 		path=${todo[i]#*  }
 		kgit "$tree" notes --ref=series add -f -m "${path%%/*}" "${new[i]}" 2>&1 | { grep -v '^Overwriting' || true; }
 	done
@@ -127,7 +126,7 @@ if [ "${#todo[@]}" -gt 0 ]; then
 		kgit "$tree" reset -q --hard
 	}
 fi
-mv "$tmp/record" "$record"
+cat "$tmp/new" >>"$record"
 keep=
 tag_series
 

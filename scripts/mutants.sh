@@ -1,0 +1,243 @@
+#!/bin/bash
+# Break the patches line by line and prove that the tests notice.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: mutants.sh [MUTANT...]
+
+Builds and tests each of selftests/mutants/*.patch (or those named), and prints
+which test killed it. A mutant is a diff against build/tree; above it stand a
+line that says what is broken, and
+  Patch: SERIES SUBJECT              the patch whose line it breaks
+  Run: KERNEL TOPOLOGY ARGUMENTS     where to look, as in selftests/suites/hmm/runs; may
+                                     stand several times
+  Killed-by: TEST...                 at least one of these must fail, or break the guest
+  Survives: WHY                      instead: the proof that no test can see it
+
+Works in build/mutants, a clone of build/tree with kernels of its own. First the
+unmutated kernel has to pass the same runs. What each run left is in
+results/mutants/NAME. Closes with "N passed, N failed, N skipped".
+
+exit: 0 all were killed, or survive as they must; 1 not so; 2 usage, a mutant that
+does not apply or build, or tests that fail without any mutant.
+END
+}
+case ${1:-} in
+--help)
+	usage
+	exit 0
+	;;
+-*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+
+mutants=$TOP/selftests/mutants
+results=$TOP/results/mutants
+upstream=$BUILD/tree
+# Below here vm.sh and kernel.sh find what they look for in BUILD.
+work=$BUILD/mutants
+tree=$work/tree
+
+names=("$@")
+[ $# -gt 0 ] || for f in "$mutants"/*.patch; do
+	[ ! -f "$f" ] || names+=("$(basename "$f" .patch)")
+done
+[ ${#names[@]} -gt 0 ] || die "no $mutants/*.patch"
+[ -d "$upstream/.git" ] || die "no $upstream: run make tree"
+step "mutants: ${#names[@]}, in ${work#"$TOP/"}"
+
+# header NAME KEY: what the lines of this key say
+header() { sed -n "/^--- /q; s/^$2: *//p" "$mutants/$1.patch"; }
+
+# All that can be wrong with the data, before anything is built.
+subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
+	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
+kernels=()
+declare -A runs=()
+for name in "${names[@]}"; do
+	f=$mutants/$name.patch
+	[ -f "$f" ] || die "no mutant $name; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
+	grep -qxF "$(header "$name" Patch)" <<<"$subjects" ||
+		die "$f: no such patch in build/tree: $(header "$name" Patch)"
+	[ -n "$(header "$name" Run)" ] || die "$f: no line Run:"
+	case $(header "$name" Killed-by | wc -l),$(header "$name" Survives | wc -l) in
+	1,0 | 0,1) ;;
+	*) die "$f: one line Killed-by: or one Survives: is needed" ;;
+	esac
+	while read -r kernel topology args; do
+		case $kernel in
+		unpatched) die "$f: the kernel unpatched has no patches to break" ;;
+		*) grep -q "^${kernel}[[:space:]]" "$TOP/kernel-config/kernels" || die "$f: no kernel $kernel in kernel-config/kernels" ;;
+		esac
+		[ -f "$TOP/selftests/topologies/$topology" ] || die "$f: no topology $topology"
+		[[ " ${kernels[*]} " == *" $kernel "* ]] || kernels+=("$kernel")
+		runs["$kernel $topology $args"]=1
+	done < <(header "$name" Run)
+done
+
+mkdir -p "$work" "$results"
+exec 8>"$work/lock"
+flock -n 8 || die "$work is in use by another mutants.sh"
+
+tmp=$(mktemp -d "$work/.tmp.XXXXXX")
+job=
+# shellcheck disable=SC2317 # called by the trap
+cleanup() {
+	trap '' INT TERM
+	[ -z "$job" ] || kill "$job" 2>/dev/null || true
+	[ -z "$job" ] || wait "$job" || true
+	[ ! -d "$tree/.git" ] || kgit "$tree" reset -q --hard
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# attend COMMAND...: a trap runs at once only while the shell waits
+attend() {
+	local rc=0
+	"$@" &
+	job=$!
+	wait "$job" || rc=$?
+	job=
+	return "$rc"
+}
+
+# The series as it is committed in build/tree. Files that stay the same keep their time, so make builds no more than it must.
+if [ ! -d "$tree/.git" ]; then
+	need_space "$BUILD" 4
+	kgit "$BUILD" clone -q --template= --no-checkout --shared "$upstream" "$tmp/tree"
+	mkdir -p "$tmp/tree/.git/info"
+	printf '/out-*/\n' >"$tmp/tree/.git/info/exclude"
+	kgit "$tmp/tree" checkout -q --detach
+	mv "$tmp/tree" "$tree"
+fi
+kgit "$tree" fetch -q "$upstream" HEAD
+kgit "$tree" reset -q --hard FETCH_HEAD
+kgit "$tree" clean -q -f -d
+[ -z "$(kgit "$upstream" status --porcelain)" ] || step "mutants: build/tree has edits that are not committed: left out"
+ln -sfn ../base "$work/base"
+
+build() { # KERNEL...
+	attend env BUILD="$work" "$TOP/scripts/kernel.sh" build "$@" >"$tmp/build.log" 2>&1
+}
+
+# run_tests DIR KERNEL TOPOLOGY ARGUMENT...
+run_tests() {
+	local rc=0
+	attend env BUILD="$work" BOOT_TIMEOUT=30 TEST_TIMEOUT="${TEST_TIMEOUT:-120}" SILENCE_TIMEOUT=40 \
+		"$TOP/scripts/vm.sh" run -q -o "$1" "$2" "$3" /suites/hmm/run "${@:4}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
+	[ -f "$1/results.json" ] || {
+		cat "$tmp/run.log" >&2
+		die "could not run: ${*:2}"
+	}
+	return "$rc"
+}
+
+run_dir() { echo "$1/${*:2}" | tr ' ' -; }
+
+# killers DIR: the tests that failed, had a splat, or did not live to see their result
+killers() {
+	python3 - "$1" <<'END'
+import json, pathlib, re, sys
+folder = pathlib.Path(sys.argv[1])
+result = json.loads((folder / "results.json").read_text())
+names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and t["name"] != "vm"]
+names += [s["test"] for s in result["splats"]]
+if result["exit"] in (6, 7, 124, 255):
+    last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
+    names += [name for what, name in last if what == "RUN"]
+if result["exit"] and not names:
+    names = ["boot"]
+print(" ".join(dict.fromkeys("boot" if n == "-" else n for n in names)))
+END
+}
+
+step "mutants: building what they are compared with: ${kernels[*]}"
+build "${kernels[@]}" || {
+	cat "$tmp/build.log" >&2
+	die "the unmutated kernel does not build"
+}
+rm -rf "$results/unmutated"
+n=0
+for run in "${!runs[@]}"; do
+	read -r -a words <<<"$run"
+	n=$((n + 1))
+	dir=$(run_dir "$results/unmutated" "${words[@]}")
+	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
+	step "unmutated $n/${#runs[@]} $(cat "$dir/conclusion.txt")"
+done
+
+# some WORD...: the first few of many
+some() {
+	printf '%s' "$1"
+	shift
+	[ $# -le 2 ] || set -- "$1" "and $(($# - 1)) more"
+	[ $# -eq 0 ] || printf ', %s' "$@"
+}
+
+# test_mutant NAME: sets verdict, and result to ok or not ok
+test_mutant() {
+	local name=$1 expected test seen='' by='' rest='' run dir
+	expected=$(header "$name" Killed-by)
+	kgit "$tree" apply "$mutants/$name.patch" >"$tmp/apply.log" 2>&1 || {
+		cat "$tmp/apply.log" >&2
+		die "$mutants/$name.patch does not apply to build/tree"
+	}
+	# shellcheck disable=SC2046
+	build $(header "$name" Run | cut -d ' ' -f 1 | sort -u) || {
+		cat "$tmp/build.log" >&2
+		die "$mutants/$name.patch does not build"
+	}
+	rm -rf "${results:?}/$name"
+	mkdir -p "$results/$name"
+	cp "$mutants/$name.patch" "$results/$name/"
+	while read -r -u 7 run; do
+		dir=$(run_dir "$results/$name" "$run")
+		# shellcheck disable=SC2086
+		run_tests "$dir" $run || seen+=" $(killers "$dir")"
+	done 7< <(header "$name" Run)
+	kgit "$tree" reset -q --hard
+
+	for test in $seen; do
+		if [[ " $expected " == *" $test "* ]]; then
+			by+=" $test"
+		else
+			rest+=" $test"
+		fi
+	done
+	result='not ok'
+	# shellcheck disable=SC2086 # one test a word
+	if [ -n "$by" ]; then
+		result=ok verdict="killed by $(some $by $rest)"
+	elif [ -n "$expected" ] && [ -n "$seen" ]; then
+		verdict="killed by $(some $seen), but not by $expected"
+	elif [ -n "$expected" ]; then
+		verdict="SURVIVES, not seen by $expected"
+	elif [ -n "$seen" ]; then
+		verdict="killed by $(some $seen), but said to survive"
+	else
+		result=ok verdict="survives: $(header "$name" Survives)"
+	fi
+	printf '%s\n' "$verdict" >"$results/$name/conclusion.txt"
+}
+
+n=0
+for name in "${names[@]}"; do
+	test_mutant "$name"
+	n=$((n + 1))
+	step "$n/${#names[@]} $name: $verdict"
+	printf '%s %s %s\n' "$result" "$n" "$name" >>"$tmp/ktap"
+done
+
+{
+	printf 'KTAP version 1\n1..%s\n' "$n"
+	cat "$tmp/ktap"
+} >"$results/ktap"
+rc=$("$TOP/scripts/results.py" run "$results" code=0 why= guest_status=0 suite=mutants kernel=host topology= command=)
+sed 's/.*: \([0-9]* passed, [0-9]* failed, [0-9]* skipped\).*/\1/' "$results/conclusion.txt"
+exit "$rc"

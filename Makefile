@@ -11,7 +11,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test apply tree export boot kernels check-scripts clean distclean help deps base
+.PHONY: all test mutants apply tree export boot kernels check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -19,6 +19,9 @@ all: kernel-normal ## the main job: build, boot each topology, print the table
 
 test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
+
+mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part
+	@scripts/mutants.sh $(MUTANTS)
 
 boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"

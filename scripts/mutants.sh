@@ -123,7 +123,7 @@ kgit "$tree" clean -q -f -d
 ln -sfn ../base "$work/base"
 
 build() { # KERNEL...
-	attend env BUILD="$work" "$TOP/scripts/kernel.sh" build "$@" >"$tmp/build.log" 2>&1
+	attend env BUILD="$work" "$TOP/scripts/kernel.sh" build "$@" 8>&-
 }
 
 # run_tests DIR KERNEL TOPOLOGY ARGUMENT...
@@ -158,10 +158,7 @@ END
 }
 
 step "mutants: building what they are compared with: ${kernels[*]}"
-build "${kernels[@]}" || {
-	cat "$tmp/build.log" >&2
-	die "the unmutated kernel does not build"
-}
+build "${kernels[@]}" || die "the unmutated kernel does not build"
 rm -rf "$results/unmutated"
 n=0
 for run in "${!runs[@]}"; do
@@ -189,7 +186,7 @@ test_mutant() {
 		die "$mutants/$name.patch does not apply to build/tree"
 	}
 	# shellcheck disable=SC2046
-	build $(header "$name" Run | cut -d ' ' -f 1 | sort -u) || {
+	build $(header "$name" Run | cut -d ' ' -f 1 | sort -u) >"$tmp/build.log" 2>&1 || {
 		cat "$tmp/build.log" >&2
 		die "$mutants/$name.patch does not build"
 	}

@@ -57,7 +57,7 @@ header() { sed -n "/^--- /q; s/^$2: *//p" "$mutants/$1.patch"; }
 subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
 	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
 kernels=()
-declare -A runs=()
+runs=()
 for name in "${names[@]}"; do
 	f=$mutants/$name.patch
 	[ -f "$f" ] || die "no mutant $name; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
@@ -75,7 +75,7 @@ for name in "${names[@]}"; do
 		esac
 		[ -f "$TOP/selftests/topologies/$topology" ] || die "$f: no topology $topology"
 		[[ " ${kernels[*]} " == *" $kernel "* ]] || kernels+=("$kernel")
-		runs["$kernel $topology $args"]=1
+		runs+=("$kernel $topology $args")
 	done < <(header "$name" Run)
 done
 
@@ -88,7 +88,7 @@ job=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	trap '' INT TERM
-	[ -z "$job" ] || kill "$job" 2>/dev/null || true
+	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
 	[ -z "$job" ] || wait "$job" || true
 	[ ! -d "$tree/.git" ] || kgit "$tree" reset -q --hard
 	rm -rf "$tmp"
@@ -97,11 +97,13 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# attend COMMAND...: a trap runs at once only while the shell waits
+# attend COMMAND...: as a process group of its own, so that an interrupt ends all of it, and at once
 attend() {
 	local rc=0
-	"$@" &
+	set -m
+	"$@" </dev/null &
 	job=$!
+	set +m
 	wait "$job" || rc=$?
 	job=
 	return "$rc"
@@ -129,7 +131,7 @@ build() { # KERNEL...
 # run_tests DIR KERNEL TOPOLOGY ARGUMENT...
 run_tests() {
 	local rc=0
-	attend env BUILD="$work" BOOT_TIMEOUT=30 TEST_TIMEOUT="${TEST_TIMEOUT:-120}" SILENCE_TIMEOUT=40 \
+	attend env BUILD="$work" BOOT_TIMEOUT=30 TEST_TIMEOUT="${TEST_TIMEOUT:-120}" SILENCE_TIMEOUT=30 \
 		"$TOP/scripts/vm.sh" run -q -o "$1" "$2" "$3" /suites/hmm/run "${@:4}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
 	[ -f "$1/results.json" ] || {
 		cat "$tmp/run.log" >&2
@@ -146,7 +148,7 @@ killers() {
 import json, pathlib, re, sys
 folder = pathlib.Path(sys.argv[1])
 result = json.loads((folder / "results.json").read_text())
-names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and t["name"] != "vm"]
+names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"\w+\.", t["name"])]
 names += [s["test"] for s in result["splats"]]
 if result["exit"] in (6, 7, 124, 255):
     last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
@@ -160,8 +162,9 @@ END
 step "mutants: building what they are compared with: ${kernels[*]}"
 build "${kernels[@]}" || die "the unmutated kernel does not build"
 rm -rf "$results/unmutated"
+mapfile -t runs < <(printf '%s\n' "${runs[@]}" | sort -u)
 n=0
-for run in "${!runs[@]}"; do
+for run in "${runs[@]}"; do
 	read -r -a words <<<"$run"
 	n=$((n + 1))
 	dir=$(run_dir "$results/unmutated" "${words[@]}")

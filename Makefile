@@ -11,7 +11,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test mutants apply tree export boot kernels check-scripts clean distclean help deps base
+.PHONY: all test mutants soak apply tree export boot kernels check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -22,6 +22,8 @@ test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm .
 
 mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part
 	@scripts/mutants.sh $(MUTANTS)
+
+soak: mutants ## what takes too long for CI
 
 boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"

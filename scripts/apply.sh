@@ -13,17 +13,7 @@ version. Nothing else of it changes; when a patch does not apply (exit 3) you ar
 back on the branch you were on, and the new one is gone.
 END
 }
-case ${1:-} in
-'') ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+no_arguments "$@"
 
 dir=${KERNEL_TREE:-}
 branch=${BRANCH:-hmm-p2p}

@@ -16,17 +16,7 @@ the first of
   git.kernel.org
 END
 }
-case ${1:-} in
-'') ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+no_arguments "$@"
 
 base=$BUILD/base
 version=$(base_field version) commit=$(base_field commit) sha256=$(base_field sha256)

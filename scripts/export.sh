@@ -17,17 +17,7 @@ it, or the one you name:
 Cover letters (0000-cover-letter.patch) are kept as they are.
 END
 }
-case ${1:-} in
-'') ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+no_arguments "$@"
 
 [ -d "$tree/.git" ] || die "no build/tree: run make tree"
 [ -z "$(kgit "$tree" status --porcelain)" ] || die "build/tree has changes that are not committed: commit them (--amend, --fixup), or git clean"

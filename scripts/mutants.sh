@@ -193,11 +193,11 @@ test_mutant() {
 		cat "$tmp/build.log" >&2
 		die "$mutants/$name.patch does not build"
 	}
-	rm -rf "${results:?}/$name"
-	mkdir -p "$results/$name"
-	cp "$mutants/$name.patch" "$results/$name/"
+	rm -rf "$tmp/out"
+	mkdir "$tmp/out"
+	cp "$mutants/$name.patch" "$tmp/out/"
 	while read -r -u 7 run; do
-		dir=$(run_dir "$results/$name" "$run")
+		dir=$(run_dir "$tmp/out" "$run")
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || seen+=" $(killers "$dir")"
 	done 7< <(header "$name" Run)
@@ -223,7 +223,9 @@ test_mutant() {
 	else
 		result=ok verdict="survives: $(header "$name" Survives)"
 	fi
-	printf '%s\n' "$verdict" >"$results/$name/conclusion.txt"
+	printf '%s\n' "$verdict" >"$tmp/out/conclusion.txt"
+	rm -rf "${results:?}/$name"
+	mv "$tmp/out" "$results/$name"
 }
 
 n=0

@@ -15,17 +15,7 @@ is never thrown away. Exit 3 when a patch does not apply; the tree then has the
 patches before it.
 END
 }
-case ${1:-} in
-'') ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+no_arguments "$@"
 
 base=$BUILD/base
 [ -d "$base/.git" ] || die "no build/base: run make tree, it begins with scripts/base.sh"

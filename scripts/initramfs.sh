@@ -68,8 +68,9 @@ busybox() {
 
 # modprobe in the guest reads no more of modules.dep than the lines of the modules that are there.
 deps=$tmp/modules.dep
-module() { # NAME
+module() { # NAME [KERNEL...]
 	local dir line pattern
+	[ -z "${2:-}" ] || [[ " ${*:2} " == *" ${kdir##*/} "* ]] || return 0
 	dir=$(echo "$kdir"/modules/lib/modules/*)
 	[ -f "$dir/modules.dep" ] || die "no modules.dep in $dir: run 'make' first"
 	pattern=/${1//[-_]/[-_]}.ko
@@ -97,8 +98,10 @@ programs() {
 		[ -f "$c" ] || continue
 		bin=$out/programs/$(basename "$c" .c)
 		mkdir -p "$out/programs"
-		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$BUILD/tree/lib/test_hmm_uapi.h" ]; then
-			${CC:-cc} -static -O2 -Wall -Wextra -Werror -I"$BUILD/tree/lib" -o "$tmp/program" "$c" -lpthread ||
+		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$BUILD/tree/lib/test_hmm_uapi.h" ] ||
+			[ ! "$bin" -nt "$TOP/selftests/modules/edu_hmm/edu_hmm_uapi.h" ]; then
+			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
+				-I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi
@@ -125,7 +128,10 @@ while read -r what args; do
 		file "$args" "$(realpath "$args")"
 		libraries "$args"
 		;;
-	module | kselftest) $what "$args" ;;
+	module | kselftest)
+		# shellcheck disable=SC2086 # words
+		$what $args
+		;;
 	copy) copy "${args% *}" "${args#* }" ;;
 	*) die "$manifest: not known: $what" ;;
 	esac

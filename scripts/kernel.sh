@@ -10,7 +10,7 @@ usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
 Builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}; nothing
 when source, configuration and compiler are those of the stamp. The whole log is
 in build/kernels/KERNEL.log. `unpatched` is built from build/base, the others
-from build/tree as it stands.
+from build/tree as it stands, with the guest's own modules, selftests/modules.
 END
 }
 
@@ -104,10 +104,11 @@ build() {
 	"$TOP/scripts/config.sh" "$kernel" "$src" "$out"
 	local want
 	want=$(stamp)
-	[ "$want" != "$(cat "$dest/stamp" 2>/dev/null)" ] || {
+	if [ "$want" = "$(cat "$dest/stamp" 2>/dev/null)" ]; then
 		step "$kernel: up to date"
+		guest_modules
 		return
-	}
+	fi
 
 	need_space "$BUILD" 3
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
@@ -127,9 +128,25 @@ build() {
 	rm -rf "$dest"
 	mv "$tmp" "$dest"
 	tmp=
+	guest_modules
 
 	grep -E 'warning:' "$log" >&2 || true
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
+}
+
+# Drivers that only the guests use. They need the patches, so there are none for `unpatched`.
+guest_modules() {
+	local sources=$TOP/selftests/modules id
+	[ "$kernel" != unpatched ] || return 0
+	id=$({
+		cat "$dest/stamp"
+		cd "$sources" && find . -type f | LC_ALL=C sort | xargs sha256sum
+	} | sha256sum | cut -c 1-16)
+	[ "$id" != "$(cat "$dest/guest-modules.stamp" 2>/dev/null)" ] || return 0
+	step "$kernel: building selftests/modules"
+	kmake M="$sources" MO="$BUILD/modules/$kernel" modules
+	kmake M="$sources" MO="$BUILD/modules/$kernel" INSTALL_MOD_PATH="$dest/modules" INSTALL_MOD_STRIP=1 modules_install
+	echo "$id" >"$dest/guest-modules.stamp"
 }
 
 # Static, for the guest has no C library. The programs are always built anew: their rules do not know every header.

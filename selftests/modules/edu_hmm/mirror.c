@@ -1,0 +1,625 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Open files of /dev/edu_hmmN: the mirror of a range of user memory, and DMA to it.
+ *
+ * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, mmap_lock (taken by HMM and by user copies),
+ * edu_mirror.lock. The interval notifier takes only the last, and under it waits for the DMA engine, whose interrupt takes
+ * none.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/fs.h>
+#include <linux/hmm.h>
+#include <linux/hmm-dma.h>
+#include <linux/memremap.h>
+#include <linux/mmu_notifier.h>
+#include <linux/pci.h>
+#include <linux/pci-p2pdma.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "edu_hmm.h"
+
+/* Pages that are looked up at once. */
+#define EDU_WALK_PAGES	512UL
+#define EDU_TIMEOUT	HZ
+
+/**
+ * struct edu_mirror - an open file
+ * @edu: the device
+ * @list: in @edu->mirrors, once there is a range
+ * @call: held by calls that must not run beside each other
+ * @notifier: of the range
+ * @lock: protects what follows; the interval notifier takes it
+ * @start: first address of the range
+ * @npages: its length, 0 if there is none
+ * @mapped: @map is allocated; false again when the device has gone
+ * @map: the pages of the range, and the state of their DMA mapping
+ * @dma: the device page table proper: DMA address of each page of @map that is mapped
+ * @busy: the page that the DMA engine works on, or -1
+ * @stats: counters
+ * @async: what EDU_HMM_WAIT has to finish; @async.len is 0 if nothing. Protected by @call
+ */
+struct edu_mirror {
+	struct edu *edu;
+	struct list_head list;
+	struct mutex call;
+	struct mmu_interval_notifier notifier;
+
+	struct mutex lock;
+	unsigned long start;
+	unsigned long npages;
+	bool mapped;
+	struct hmm_dma_map map;
+	dma_addr_t *dma;
+	long busy;
+	struct edu_hmm_stats stats;
+
+	struct edu_hmm_dma async;
+};
+
+static bool edu_present(struct edu_mirror *m, unsigned long idx)
+{
+	return m->map.pfn_list[idx] & HMM_PFN_VALID;
+}
+
+static bool edu_writable(struct edu_mirror *m, unsigned long idx)
+{
+	return m->map.pfn_list[idx] & HMM_PFN_WRITE;
+}
+
+/* Drop entries @first to @last - 1, with m->lock held. Return: how many there were. */
+static unsigned long edu_drop(struct edu_mirror *m, unsigned long first, unsigned long last)
+{
+	unsigned long n = 0, i;
+
+	for (i = first; i < last; i++) {
+		if (!edu_present(m, i))
+			continue;
+		hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i);
+		m->map.pfn_list[i] = 0;
+		m->dma[i] = 0;
+		n++;
+	}
+	return n;
+}
+
+static void edu_unmap(struct edu_mirror *m)
+{
+	guard(mutex)(&m->lock);
+	if (!m->mapped)
+		return;
+	edu_drop(m, 0, m->npages);
+	hmm_dma_map_free(&m->edu->pdev->dev, &m->map);
+	m->mapped = false;
+	m->busy = -1;
+}
+
+/* The device goes away: nothing may stay mapped for it. */
+void edu_mirrors_unmap(struct edu *edu)
+{
+	struct edu_mirror *m;
+
+	guard(mutex)(&edu->mirrors_lock);
+	list_for_each_entry(m, &edu->mirrors, list)
+		edu_unmap(m);
+}
+
+static bool edu_invalidate(struct mmu_interval_notifier *mni, const struct mmu_notifier_range *inv, unsigned long seq)
+{
+	struct edu_mirror *m = container_of(mni, struct edu_mirror, notifier);
+	unsigned long first = PHYS_PFN(max(inv->start, mni->interval_tree.start) - mni->interval_tree.start);
+	unsigned long last = PHYS_PFN(min(inv->end - 1, mni->interval_tree.last) - mni->interval_tree.start) + 1;
+
+	if (mmu_notifier_range_blockable(inv))
+		mutex_lock(&m->lock);
+	else if (!mutex_trylock(&m->lock))
+		return false;
+
+	if (m->mapped && m->busy >= 0 && in_range(m->busy, first, last - first)) {
+		/* The engine cannot be stopped. When this returns, the page may be anybody's. */
+		if (!mmu_notifier_range_blockable(inv)) {
+			mutex_unlock(&m->lock);
+			return false;
+		}
+		m->stats.waits += !completion_done(&m->edu->idle);
+		edu_engine_wait(m->edu);
+	}
+	mmu_interval_set_seq(mni, seq);
+	if (m->mapped)
+		m->stats.dropped += edu_drop(m, first, last);
+	mutex_unlock(&m->lock);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops edu_notifier_ops = {
+	.invalidate = edu_invalidate,
+};
+
+/* Enter what a walk has found, with m->lock held. */
+static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n, const unsigned long *pfns)
+{
+	struct device *dev = &m->edu->pdev->dev;
+	struct pci_p2pdma_map_state state = {};
+	unsigned long i, idx;
+	dma_addr_t dma;
+
+	for (i = 0; i < n; i++) {
+		idx = first + i;
+		if (!(pfns[i] & HMM_PFN_VALID))
+			continue;
+		/* Nothing was invalidated, so it is the same page; that it can be written may be new. */
+		if (edu_present(m, idx)) {
+			m->map.pfn_list[idx] |= pfns[i] & HMM_PFN_WRITE;
+			continue;
+		}
+		m->map.pfn_list[idx] = pfns[i];
+		/* Memory of the device itself: there is nothing to map. */
+		if (is_device_private_page(hmm_pfn_to_page(pfns[i])))
+			continue;
+		dma = hmm_dma_map_pfn(dev, &m->map, idx, &state);
+		if (dma_mapping_error(dev, dma)) {
+			/* An importer in earnest would walk again without HMM_PFN_ALLOW_P2P; a test wants to see it. */
+			m->map.pfn_list[idx] = 0;
+			return -EIO;
+		}
+		m->dma[idx] = dma;
+	}
+	return 0;
+}
+
+/* One walk of at most EDU_WALK_PAGES, into @pfns. */
+static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags, unsigned long *pfns,
+		    u64 *refused)
+{
+	struct hmm_range range = {
+		.notifier = &m->notifier,
+		.start = m->start + (first << PAGE_SHIFT),
+		.end = m->start + ((first + n) << PAGE_SHIFT),
+		.hmm_pfns = pfns,
+		.default_flags = HMM_PFN_ALLOW_P2P,
+		.dev_private_owner = m->edu,
+		.dma_dev = &m->edu->pdev->dev,
+	};
+	unsigned long deadline = jiffies + EDU_TIMEOUT;
+	int ret;
+
+	if (!(flags & EDU_HMM_NO_FAULT))
+		range.default_flags |= HMM_PFN_REQ_FAULT | (flags & EDU_HMM_WRITE ? HMM_PFN_REQ_WRITE : 0);
+	for (;;) {
+		range.nr_p2p_refused = 0;
+		ret = hmm_range_fault_unlocked_timeout(&range, EDU_TIMEOUT);
+		if (ret)
+			return ret == -EBUSY ? -ETIME : ret;
+		mutex_lock(&m->lock);
+		if (!mmu_interval_read_retry(&m->notifier, range.notifier_seq))
+			break;
+		mutex_unlock(&m->lock);
+		if (time_after(jiffies, deadline))
+			return -ETIME;
+	}
+	m->stats.faults++;
+	*refused += range.nr_p2p_refused;
+	ret = edu_enter(m, first, n, pfns);
+	mutex_unlock(&m->lock);
+	return ret;
+}
+
+static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags, u64 *refused)
+{
+	unsigned long *pfns, n;
+	int ret = 0;
+
+	pfns = kvcalloc(min(npages, EDU_WALK_PAGES), sizeof(*pfns), GFP_KERNEL);
+	if (!pfns)
+		return -ENOMEM;
+	for (; npages && !ret; first += n, npages -= n) {
+		n = min(npages, EDU_WALK_PAGES);
+		ret = edu_walk(m, first, n, flags, pfns, refused);
+	}
+	kvfree(pfns);
+	return ret;
+}
+
+/*
+ * May the caller use the range from @addr on, @len bytes of it? All calls begin with this, with gone_lock held.
+ * Return: 0, or an errno.
+ */
+static int edu_check(struct edu_mirror *m, u64 addr, u64 len)
+{
+	/* Pairs with smp_store_release() in edu_ioctl_register(). */
+	unsigned long npages = smp_load_acquire(&m->npages);
+	u64 size = (u64)npages << PAGE_SHIFT;
+
+	if (m->edu->gone)
+		return -ENODEV;
+	if (!npages)
+		return -ENXIO;
+	if (current->mm != m->notifier.mm)
+		return -EPERM;
+	if (!len || addr < m->start || addr - m->start >= size || len > size - (addr - m->start))
+		return -EINVAL;
+	return 0;
+}
+
+static int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
+{
+	int ret;
+
+	/* Before the shift that makes bytes of it. */
+	if (npages > EDU_HMM_MAX_PAGES)
+		npages = EDU_HMM_MAX_PAGES + 1;
+	ret = edu_check(m, addr, npages << PAGE_SHIFT);
+	if (!ret && !PAGE_ALIGNED(addr))
+		ret = -EINVAL;
+	return ret;
+}
+
+static int edu_ioctl_register(struct edu_mirror *m, void __user *arg)
+{
+	struct edu *edu = m->edu;
+	struct edu_hmm_register cmd;
+	struct device *dev;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+	if (!cmd.npages || cmd.npages > EDU_HMM_MAX_PAGES || !PAGE_ALIGNED(cmd.addr) || cmd.pad ||
+	    cmd.addr + (cmd.npages << PAGE_SHIFT) < cmd.addr)
+		return -EINVAL;
+
+	guard(mutex)(&m->call);
+	guard(rwsem_read)(&edu->gone_lock);
+	if (edu->gone)
+		return -ENODEV;
+	if (m->npages)
+		return -EBUSY;
+
+	dev = &edu->pdev->dev;
+	m->dma = kvcalloc(cmd.npages, sizeof(*m->dma), GFP_KERNEL);
+	if (!m->dma)
+		return -ENOMEM;
+	ret = hmm_dma_map_alloc(dev, &m->map, cmd.npages, PAGE_SIZE);
+	if (ret)
+		goto free_dma;
+	cmd.shape = dma_use_iova(&m->map.state) ? EDU_HMM_IOVA : m->map.dma_list ? EDU_HMM_LIST : EDU_HMM_DIRECT;
+	ret = -EFAULT;
+	if (copy_to_user(arg, &cmd, sizeof(cmd)))
+		goto free_map;
+
+	m->start = cmd.addr;
+	m->mapped = true;
+	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd.addr, cmd.npages << PAGE_SHIFT, &edu_notifier_ops);
+	if (ret)
+		goto free_map;
+	mutex_lock(&edu->mirrors_lock);
+	list_add(&m->list, &edu->mirrors);
+	mutex_unlock(&edu->mirrors_lock);
+	smp_store_release(&m->npages, cmd.npages);
+	return 0;
+
+free_map:
+	m->mapped = false;
+	hmm_dma_map_free(dev, &m->map);
+free_dma:
+	kvfree(m->dma);
+	m->dma = NULL;
+	memset(&m->map, 0, sizeof(m->map));
+	return ret;
+}
+
+static int edu_ioctl_fault(struct edu_mirror *m, void __user *arg)
+{
+	struct edu_hmm_fault cmd;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT) || cmd.pad)
+		return -EINVAL;
+
+	guard(rwsem_read)(&m->edu->gone_lock);
+	ret = edu_check_pages(m, cmd.addr, cmd.npages);
+	if (ret)
+		return ret;
+	cmd.refused = 0;
+	ret = edu_fault(m, PHYS_PFN(cmd.addr - m->start), cmd.npages, cmd.flags, &cmd.refused);
+	if (ret)
+		return ret;
+	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;
+}
+
+static void edu_describe(struct edu_mirror *m, unsigned long idx, struct edu_hmm_page *out)
+{
+	unsigned long entry = m->map.pfn_list[idx];
+
+	if (!edu_present(m, idx))
+		return;
+	out->write = edu_writable(m, idx);
+	if (!(entry & HMM_PFN_DMA_MAPPED)) {
+		out->how = EDU_HMM_LOCAL;
+		return;
+	}
+	out->dma = m->dma[idx];
+	out->phys = hmm_pfn_to_phys(entry);
+	if (!is_pci_p2pdma_page(hmm_pfn_to_page(entry)))
+		out->how = EDU_HMM_RAM;
+	else
+		out->how = entry & HMM_PFN_P2PDMA_BUS ? EDU_HMM_BUS : EDU_HMM_BRIDGE;
+}
+
+static int edu_ioctl_state(struct edu_mirror *m, void __user *arg)
+{
+	struct edu_hmm_page *pages;
+	struct edu_hmm_state cmd;
+	unsigned long i;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+
+	guard(rwsem_read)(&m->edu->gone_lock);
+	ret = edu_check_pages(m, cmd.addr, cmd.npages);
+	if (ret)
+		return ret;
+	pages = kvcalloc(cmd.npages, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	mutex_lock(&m->lock);
+	for (i = 0; i < cmd.npages; i++)
+		edu_describe(m, PHYS_PFN(cmd.addr - m->start) + i, pages + i);
+	mutex_unlock(&m->lock);
+	ret = copy_to_user(u64_to_user_ptr(cmd.pages), pages, cmd.npages * sizeof(*pages)) ? -EFAULT : 0;
+	kvfree(pages);
+	return ret;
+}
+
+/* The whole of a transfer between the staging page and the buffer of the device. */
+static int edu_stage(struct edu *edu, size_t len, enum edu_direction direction)
+{
+	edu_engine_start(edu, edu->staging_dma, len, direction);
+	return edu_engine_wait(edu);
+}
+
+/*
+ * Let the engine go between its buffer and the memory, or access memory of the device itself right away. With m->lock held,
+ * and the page is present.
+ */
+static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
+{
+	unsigned long idx = PHYS_PFN(piece->addr - m->start);
+	struct edu *edu = m->edu;
+	void *local;
+
+	m->stats.transfers++;
+	if (m->map.pfn_list[idx] & HMM_PFN_DMA_MAPPED) {
+		m->busy = idx;
+		edu_engine_start(edu, m->dma[idx] + offset_in_page(piece->addr), piece->len,
+				 piece->flags & EDU_HMM_WRITE ? EDU_TO_MEMORY : EDU_FROM_MEMORY);
+		return;
+	}
+	local = page_address(edu_memory_backing(hmm_pfn_to_page(m->map.pfn_list[idx]))) + offset_in_page(piece->addr);
+	if (piece->flags & EDU_HMM_WRITE)
+		memcpy(local, edu->staging, piece->len);
+	else
+		memcpy(edu->staging, local, piece->len);
+}
+
+/* Begin with a piece that lies in one page and fits into the buffer, as far as the memory is concerned. */
+static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
+{
+	bool write = piece->flags & EDU_HMM_WRITE;
+	unsigned long idx = PHYS_PFN(piece->addr - m->start);
+	unsigned long deadline = jiffies + EDU_TIMEOUT;
+	u64 refused = 0;
+	int ret;
+
+	if (write) {
+		if (copy_from_user(m->edu->staging, u64_to_user_ptr(piece->ptr), piece->len))
+			return -EFAULT;
+		ret = edu_stage(m->edu, piece->len, EDU_FROM_MEMORY);
+		if (ret)
+			return ret;
+	}
+	for (;;) {
+		mutex_lock(&m->lock);
+		if (edu_present(m, idx) && (!write || edu_writable(m, idx)))
+			break;
+		mutex_unlock(&m->lock);
+		if (piece->flags & EDU_HMM_NO_FAULT)
+			return -ENOENT;
+		if (time_after(jiffies, deadline))
+			return -ETIME;
+		ret = edu_fault(m, idx, 1, piece->flags & EDU_HMM_WRITE, &refused);
+		if (ret)
+			return ret;
+	}
+	edu_start(m, piece);
+	mutex_unlock(&m->lock);
+	return 0;
+}
+
+static int edu_end(struct edu_mirror *m, const struct edu_hmm_dma *piece)
+{
+	bool bus;
+	int ret;
+
+	ret = edu_engine_wait(m->edu);
+	mutex_lock(&m->lock);
+	bus = m->busy >= 0;
+	m->busy = -1;
+	mutex_unlock(&m->lock);
+	if (ret || piece->flags & EDU_HMM_WRITE)
+		return ret;
+	if (bus)
+		ret = edu_stage(m->edu, piece->len, EDU_TO_MEMORY);
+	if (!ret && copy_to_user(u64_to_user_ptr(piece->ptr), m->edu->staging, piece->len))
+		ret = -EFAULT;
+	return ret;
+}
+
+static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
+{
+	struct edu *edu = m->edu;
+	struct edu_hmm_dma cmd, piece;
+	u64 done;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_ASYNC) || cmd.pad)
+		return -EINVAL;
+
+	guard(mutex)(&m->call);
+	if (m->async.len)
+		return -EBUSY;
+	/* Who waits for the engine does not hold gone_lock: who has the engine needs it to go on. */
+	if (down_interruptible(&edu->engine))
+		return -EINTR;
+	down_read(&edu->gone_lock);
+	ret = edu_check(m, cmd.addr, cmd.len);
+	piece = cmd;
+	for (done = 0; !ret && done < cmd.len; done += piece.len) {
+		piece.addr = cmd.addr + done;
+		piece.ptr = cmd.ptr + done;
+		piece.len = min(cmd.len - done, EDU_HMM_ASYNC_BYTES - piece.addr % EDU_HMM_ASYNC_BYTES);
+		if (cmd.flags & EDU_HMM_ASYNC && piece.len != cmd.len) {
+			ret = -EINVAL;
+			break;
+		}
+		ret = edu_begin(m, &piece);
+		if (!ret && !(cmd.flags & EDU_HMM_ASYNC))
+			ret = edu_end(m, &piece);
+		if (!ret && fatal_signal_pending(current))
+			ret = -EINTR;
+	}
+	up_read(&edu->gone_lock);
+	if (!ret && cmd.flags & EDU_HMM_ASYNC)
+		m->async = cmd;
+	else
+		up(&edu->engine);
+	return ret;
+}
+
+static int edu_wait(struct edu_mirror *m)
+{
+	struct edu *edu = m->edu;
+	int ret;
+
+	down_read(&edu->gone_lock);
+	ret = edu->gone ? -ENODEV : edu_end(m, &m->async);
+	up_read(&edu->gone_lock);
+	m->async.len = 0;
+	up(&edu->engine);
+	return ret;
+}
+
+static int edu_ioctl_wait(struct edu_mirror *m)
+{
+	guard(mutex)(&m->call);
+	return m->async.len ? edu_wait(m) : -EINVAL;
+}
+
+static int edu_ioctl_migrate(struct edu_mirror *m, void __user *arg)
+{
+	struct edu_hmm_migrate cmd;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+
+	guard(rwsem_read)(&m->edu->gone_lock);
+	ret = edu_check_pages(m, cmd.addr, cmd.npages);
+	if (!ret && cmd.npages > EDU_HMM_LOCAL_PAGES)
+		ret = -EINVAL;
+	if (!ret)
+		ret = edu_memory_migrate(m->edu, cmd.addr, cmd.addr + (cmd.npages << PAGE_SHIFT), &cmd.moved);
+	if (ret)
+		return ret;
+	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;
+}
+
+static int edu_ioctl_stats(struct edu_mirror *m, void __user *arg)
+{
+	struct edu_hmm_stats stats;
+
+	mutex_lock(&m->lock);
+	stats = m->stats;
+	stats.in_flight = m->busy >= 0 && !completion_done(&m->edu->idle);
+	mutex_unlock(&m->lock);
+	return copy_to_user(arg, &stats, sizeof(stats)) ? -EFAULT : 0;
+}
+
+static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg)
+{
+	struct edu_mirror *m = file->private_data;
+	void __user *uarg = (void __user *)arg;
+
+	switch (command) {
+	case EDU_HMM_REGISTER:
+		return edu_ioctl_register(m, uarg);
+	case EDU_HMM_FAULT:
+		return edu_ioctl_fault(m, uarg);
+	case EDU_HMM_STATE:
+		return edu_ioctl_state(m, uarg);
+	case EDU_HMM_DMA:
+		return edu_ioctl_dma(m, uarg);
+	case EDU_HMM_WAIT:
+		return edu_ioctl_wait(m);
+	case EDU_HMM_MIGRATE:
+		return edu_ioctl_migrate(m, uarg);
+	case EDU_HMM_STATS:
+		return edu_ioctl_stats(m, uarg);
+	}
+	return -ENOTTY;
+}
+
+static int edu_open(struct inode *inode, struct file *file)
+{
+	struct edu *edu = container_of(file->private_data, struct edu, misc);
+	struct edu_mirror *m;
+
+	m = kzalloc_obj(*m);
+	if (!m)
+		return -ENOMEM;
+	/* misc_deregister() waits for this, and the driver's own reference outlives it. */
+	kref_get(&edu->ref);
+	m->edu = edu;
+	m->busy = -1;
+	mutex_init(&m->call);
+	mutex_init(&m->lock);
+	file->private_data = m;
+	return 0;
+}
+
+static int edu_release(struct inode *inode, struct file *file)
+{
+	struct edu_mirror *m = file->private_data;
+	struct edu *edu = m->edu;
+
+	if (m->async.len) {
+		/* Nobody is there any more to take what was read. */
+		m->async.flags |= EDU_HMM_WRITE;
+		edu_wait(m);
+	}
+	if (m->npages) {
+		mmu_interval_notifier_remove(&m->notifier);
+		down_read(&edu->gone_lock);
+		edu_unmap(m);
+		mutex_lock(&edu->mirrors_lock);
+		list_del(&m->list);
+		mutex_unlock(&edu->mirrors_lock);
+		up_read(&edu->gone_lock);
+	}
+	kvfree(m->dma);
+	kfree(m);
+	kref_put(&edu->ref, edu_free);
+	return 0;
+}
+
+const struct file_operations edu_fops = {
+	.owner = THIS_MODULE,
+	.open = edu_open,
+	.release = edu_release,
+	.unlocked_ioctl = edu_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};

@@ -1,0 +1,1190 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Data really move: the DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes the memory of this process,
+ * wherever it is, and both sides are compared. Exporters are the mirrors of test_hmm that have a PCI BAR.
+ *
+ * What is to be expected comes from the topology, by the environment:
+ * HMM_P2P_VERDICT  of each exporter: bus, bridge or none
+ * HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
+ * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads
+ * HMM_P2P_SHAPE    how DMA addresses come about: direct or iova
+ */
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "edu_hmm_uapi.h"
+#include "test_hmm_uapi.h"
+
+#include "kselftest_harness.h"
+
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define NPAGES		32
+#define EXPORTERS	2
+#define IMPORTERS	4
+/* Longer than the 100 ms that the device takes to come back to a page it should have let go. */
+#define LATE_US		300000
+
+FIXTURE(dma)
+{
+	int imp[IMPORTERS];
+	int nimp;
+	int exp[EXPORTERS];
+	char bdf[EXPORTERS][32];
+	char *bar[EXPORTERS];
+	int how[EXPORTERS];		/* enum edu_hmm_how that the topology demands */
+	int nexp;
+	bool data;			/* bytes arrive */
+	unsigned int shape;
+	char *mem;			/* NPAGES, in small pages */
+	char *buf;			/* as many for the other side */
+	struct edu_hmm_page *pages;	/* what state() saw */
+	uint64_t refused;		/* what fault() was told */
+};
+
+static void fill(void *to, size_t size, unsigned int seed)
+{
+	unsigned char *p = to;
+
+	for (size_t i = 0; i < size; i++)
+		p[i] = (i * 2654435761U >> 11) + seed * 37;
+}
+
+/* Are these the bytes that fill() puts at @from, were it to begin there with @seed? */
+static bool filled(const void *from, size_t offset, size_t size, unsigned int seed)
+{
+	const unsigned char *p = from;
+
+	for (size_t i = 0; i < size; i++)
+		if (p[i] != (unsigned char)(((i + offset) * 2654435761U >> 11) + seed * 37))
+			return false;
+	return true;
+}
+
+static bool all(const void *from, size_t size, unsigned char byte)
+{
+	const volatile unsigned char *p = from;
+
+	for (size_t i = 0; i < size; i++)
+		if (p[i] != byte)
+			return false;
+	return true;
+}
+
+static char *anon(size_t size)
+{
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, size, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static int call(int fd, unsigned long request, void *arg)
+{
+	return ioctl(fd, request, arg) ? -errno : 0;
+}
+
+static int open_importer(int n)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/dev/edu_hmm%d", n);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int open_exporter(int n)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/dev/hmm_dmirror%d", n);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int reg(int fd, void *addr, uint64_t npages)
+{
+	struct edu_hmm_register cmd = { .addr = (uintptr_t)addr, .npages = npages };
+	int ret = call(fd, EDU_HMM_REGISTER, &cmd);
+
+	return ret ? ret : (int)cmd.shape;
+}
+
+static int fault(FIXTURE_DATA(dma) *self, int fd, void *addr, uint64_t npages, unsigned int flags)
+{
+	struct edu_hmm_fault cmd = { .addr = (uintptr_t)addr, .npages = npages, .flags = flags };
+	int ret = call(fd, EDU_HMM_FAULT, &cmd);
+
+	self->refused = cmd.refused;
+	return ret;
+}
+
+static int state(FIXTURE_DATA(dma) *self, int fd, void *addr, uint64_t npages)
+{
+	struct edu_hmm_state cmd = { .addr = (uintptr_t)addr, .npages = npages, .pages = (uintptr_t)self->pages };
+
+	memset(self->pages, 0xff, npages * sizeof(*self->pages));
+	return call(fd, EDU_HMM_STATE, &cmd);
+}
+
+/* How the device page table has a page, or an errno. */
+static int how(FIXTURE_DATA(dma) *self, int fd, void *addr)
+{
+	int ret = state(self, fd, addr, 1);
+
+	return ret ? ret : (int)self->pages[0].how;
+}
+
+static int dma(int fd, void *addr, void *buf, size_t len, unsigned int flags)
+{
+	struct edu_hmm_dma cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .len = len, .flags = flags };
+
+	return call(fd, EDU_HMM_DMA, &cmd);
+}
+
+static int edu_wait(int fd)
+{
+	return call(fd, EDU_HMM_WAIT, NULL);
+}
+
+static struct edu_hmm_stats edu_stats(int fd)
+{
+	struct edu_hmm_stats s = {};
+
+	call(fd, EDU_HMM_STATS, &s);
+	return s;
+}
+
+static struct hmm_dmirror_p2p_stats exp_stats(int fd)
+{
+	struct hmm_dmirror_p2p_stats s = {};
+
+	call(fd, HMM_DMIRROR_P2P_STATS, &s);
+	return s;
+}
+
+/* A command of test_hmm. Return: the number of pages it did, or an errno. */
+static long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
+{
+	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .npages = npages };
+	int ret;
+
+	do
+		ret = call(fd, request, &cmd);
+	while (ret == -EINTR);
+	return ret ? ret : (long)cmd.cpages;
+}
+
+/* Fill pages and put them into the memory of an exporter. */
+static bool export_pages(int fd, void *addr, size_t npages, unsigned int seed)
+{
+	char *copy = malloc(npages * PAGE);
+	long ret;
+
+	fill(addr, npages * PAGE, seed);
+	ret = mirror(fd, HMM_DMIRROR_MIGRATE_TO_DEV, addr, copy, npages);
+	free(copy);
+	return ret == (long)npages;
+}
+
+/* The word number @n of what the topology says, as an enum edu_hmm_how, or -1. */
+static int verdict(int n)
+{
+	const char *words = getenv("HMM_P2P_VERDICT"), *masked = getenv("HMM_P2P_MASKED");
+	char word[EXPORTERS][16];
+
+	if (!words || sscanf(words, "%15s %15s", word[0], word[1]) <= n)
+		return -1;
+	if (masked && !strcmp(masked, "1"))
+		return EDU_HMM_RAM;
+	if (!strcmp(word[n], "bus"))
+		return EDU_HMM_BUS;
+	if (!strcmp(word[n], "bridge"))
+		return EDU_HMM_BRIDGE;
+	return strcmp(word[n], "none") ? -1 : EDU_HMM_RAM;
+}
+
+static bool reachable(int how)
+{
+	return how == EDU_HMM_BUS || how == EDU_HMM_BRIDGE;
+}
+
+/* Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers. */
+static bool find_bar(FIXTURE_DATA(dma) *self, int n)
+{
+	char names[128] = "", path[128];
+	char *name = names;
+	FILE *f;
+	int fd;
+
+	f = fopen("/sys/module/test_hmm/parameters/p2p_exporter", "r");
+	if (!f || !fgets(names, sizeof(names), f))
+		return false;
+	fclose(f);
+	for (int i = 0; i < n && name; i++)
+		name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL;
+	if (!name || sscanf(name, "%31[^/]", self->bdf[n]) != 1)
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource2", self->bdf[n]);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	self->bar[n] = mmap(NULL, exp_stats(self->exp[n]).bar_pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return self->bar[n] != MAP_FAILED;
+}
+
+/* The place in a BAR that an alias stands for. */
+static char *bar_page(FIXTURE_DATA(dma) *self, int n, uint64_t phys)
+{
+	char path[128];
+	unsigned long long start = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", self->bdf[n]);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%*x %*x %*x %*x %*x %*x %llx", &start) != 1)
+		return NULL;
+	fclose(f);
+	if (phys < start || phys - start >= exp_stats(self->exp[n]).bar_pages * PAGE)
+		return NULL;
+	return self->bar[n] + (phys - start);
+}
+
+FIXTURE_SETUP(dma)
+{
+	const char *shape = getenv("HMM_P2P_SHAPE"), *data = getenv("HMM_P2P_DATA");
+
+	/* A child that a test leaves behind would keep pages of the BAR. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (self->nimp = 0; self->nimp < IMPORTERS; self->nimp++) {
+		self->imp[self->nimp] = open_importer(self->nimp);
+		if (self->imp[self->nimp] < 0)
+			break;
+	}
+	for (self->nexp = 0; self->nexp < EXPORTERS; self->nexp++) {
+		self->exp[self->nexp] = open_exporter(self->nexp);
+		ASSERT_GE(self->exp[self->nexp], 0);
+		if (!exp_stats(self->exp[self->nexp]).bar_pages) {
+			close(self->exp[self->nexp]);
+			break;
+		}
+		self->how[self->nexp] = verdict(self->nexp);
+		ASSERT_NE(self->how[self->nexp], -1) TH_LOG("HMM_P2P_VERDICT=%s", getenv("HMM_P2P_VERDICT"));
+		ASSERT_TRUE(find_bar(self, self->nexp));
+		ASSERT_EQ(exp_stats(self->exp[self->nexp]).bar_live, 0);
+	}
+	ASSERT_GT(self->nimp, 0);
+	ASSERT_GT(self->nexp, 0);
+
+	ASSERT_NE(data, NULL);
+	self->data = !strcmp(data, "yes");
+	ASSERT_NE(shape, NULL);
+	/* DMA_API_DEBUG wants to see every mapping undone. */
+	self->shape = !strcmp(shape, "iova") ? EDU_HMM_IOVA :
+		access("/sys/kernel/debug/dma-api", F_OK) ? EDU_HMM_DIRECT : EDU_HMM_LIST;
+
+	self->pages = calloc(EDU_HMM_MAX_PAGES, sizeof(*self->pages));
+	self->mem = anon(NPAGES * PAGE);
+	self->buf = anon(NPAGES * PAGE);
+	ASSERT_TRUE(self->pages && self->mem && self->buf);
+}
+
+FIXTURE_TEARDOWN(dma)
+{
+	munmap(self->mem, NPAGES * PAGE);
+	for (int i = 0; i < self->nexp; i++)
+		EXPECT_EQ(exp_stats(self->exp[i]).bar_live, 0);
+}
+
+/* Whatever the bytes would show: QEMU does not carry them there. */
+#define needs_data(_how)								\
+	do {										\
+		if (reachable(_how) && !self->data)					\
+			SKIP(return, "QEMU does not route these, see the topology");	\
+	} while (0)
+
+/* Every alias, or every page in system memory, as the topology demands, at the address that it ought to have. */
+TEST_F_TIMEOUT(dma, mapping, 300)
+{
+	uint64_t first = 0;
+
+	ASSERT_EQ(reg(self->imp[0], self->mem, NPAGES), self->shape);
+	for (int e = 0; e < self->nexp; e++) {
+		struct hmm_dmirror_p2p_stats before, after;
+
+		ASSERT_TRUE(export_pages(self->exp[e], self->mem, NPAGES, e));
+		before = exp_stats(self->exp[e]);
+		ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE), 0);
+		after = exp_stats(self->exp[e]);
+		EXPECT_EQ(self->refused, reachable(self->how[e]) ? 0 : NPAGES);
+		EXPECT_EQ(after.migrated - before.migrated, reachable(self->how[e]) ? 0 : NPAGES);
+		ASSERT_EQ(state(self, self->imp[0], self->mem, NPAGES), 0);
+		for (int i = 0; i < NPAGES; i++) {
+			struct edu_hmm_page *p = self->pages + i;
+
+			ASSERT_EQ(p->how, self->how[e]);
+			EXPECT_EQ(p->write, 1);
+			if (reachable(p->how)) {
+				/* Small pages come one after the other out of an empty BAR. */
+				if (!i)
+					first = p->phys;
+				EXPECT_EQ(p->phys, first + i * PAGE);
+				EXPECT_NE(bar_page(self, e, p->phys), NULL);
+				EXPECT_TRUE(filled(bar_page(self, e, p->phys), i * PAGE, PAGE, e));
+			}
+			/* An IOVA is contiguous over the range, and no physical address. */
+			if (self->shape != EDU_HMM_IOVA || p->how == EDU_HMM_BUS) {
+				EXPECT_EQ(p->dma, p->phys);
+			} else {
+				EXPECT_NE(p->dma, p->phys);
+				EXPECT_EQ(p->dma, self->pages[0].dma + i * PAGE);
+			}
+		}
+		/* The CPU takes them back. */
+		EXPECT_TRUE(filled(self->mem, 0, NPAGES * PAGE, e));
+		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before.migrated, NPAGES);
+		if (reachable(self->how[e]))
+			EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
+	}
+}
+
+/* What the device writes, the exporter and the CPU see; what they write, the device sees. */
+TEST_F_TIMEOUT(dma, write_read, 600)
+{
+	const size_t len = 4 * PAGE;
+
+	ASSERT_EQ(reg(self->imp[0], self->mem, NPAGES), self->shape);
+	for (int e = 0; e < self->nexp; e++) {
+		struct hmm_dmirror_p2p_stats before;
+
+		needs_data(self->how[e]);
+		ASSERT_TRUE(export_pages(self->exp[e], self->mem, NPAGES, 1));
+		before = exp_stats(self->exp[e]);
+
+		/* The device reads what the exporter put there. */
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, 0), 0);
+		EXPECT_TRUE(filled(self->buf, 0, len, 1));
+
+		/* The device writes, the exporter reads its own memory. */
+		fill(self->buf, len, 2);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, EDU_HMM_WRITE), 0);
+		memset(self->buf, 0, len);
+		ASSERT_EQ(mirror(self->exp[e], HMM_DMIRROR_READ, self->mem, self->buf, 4), 4);
+		EXPECT_TRUE(filled(self->buf, 0, len, 2));
+
+		/* The exporter writes its own memory, the device reads. */
+		fill(self->buf, len, 3);
+		ASSERT_EQ(mirror(self->exp[e], HMM_DMIRROR_WRITE, self->mem, self->buf, 4), 4);
+		memset(self->buf, 0, len);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, 0), 0);
+		EXPECT_TRUE(filled(self->buf, 0, len, 3));
+		if (reachable(self->how[e]))
+			EXPECT_EQ(exp_stats(self->exp[e]).migrated, before.migrated);
+
+		/* The device writes once more, the CPU reads: that is a migration. */
+		fill(self->buf, len, 4);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, EDU_HMM_WRITE), 0);
+		EXPECT_TRUE(filled(self->mem, 0, len, 4));
+		EXPECT_TRUE(filled(self->mem + len, len, NPAGES * PAGE - len, 1));
+		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before.migrated, NPAGES);
+
+		/* The CPU writes, the device reads RAM. */
+		fill(self->mem, len, 5);
+		memset(self->buf, 0, len);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, 0), 0);
+		EXPECT_TRUE(filled(self->buf, 0, len, 5));
+		EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_RAM);
+	}
+}
+
+/* Odd addresses and lengths, over pages that are in turn in RAM and in the memory of each exporter. */
+TEST_F_TIMEOUT(dma, unaligned, 600)
+{
+	const size_t skip = 1000, len = 5 * PAGE + 77;
+
+	for (int e = 0; e < self->nexp; e++)
+		needs_data(self->how[e]);
+	fill(self->mem, NPAGES * PAGE, 1);
+	for (int i = 0; i < 8; i++) {
+		int e = i % (self->nexp + 1);
+
+		if (e < self->nexp)
+			ASSERT_EQ(mirror(self->exp[e], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE, self->buf, 1), 1);
+	}
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_EQ(dma(self->imp[0], self->mem + skip, self->buf, len, 0), 0);
+	EXPECT_TRUE(filled(self->buf, skip, len, 1));
+
+	ASSERT_EQ(state(self, self->imp[0], self->mem, 8), 0);
+	for (int i = 0; i < 6; i++) {
+		int e = i % (self->nexp + 1);
+
+		EXPECT_EQ(self->pages[i].how, e < self->nexp ? self->how[e] : EDU_HMM_RAM);
+	}
+
+	fill(self->buf, len, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem + skip, self->buf, len, EDU_HMM_WRITE), 0);
+	EXPECT_TRUE(filled(self->mem, 0, skip, 1));
+	EXPECT_TRUE(filled(self->mem + skip, 0, len, 2));
+	EXPECT_TRUE(filled(self->mem + skip + len, skip + len, NPAGES * PAGE - skip - len, 1));
+}
+
+/* One range over the memory of two exporters and RAM: each page the way it can be reached, in one walk. */
+TEST_F_TIMEOUT(dma, two_exporters, 600)
+{
+	struct hmm_dmirror_p2p_stats before[EXPORTERS];
+	size_t third = NPAGES / 3 * PAGE;
+	uint64_t refused = 0;
+
+	if (self->nexp < 2)
+		SKIP(return, "one exporter");
+	needs_data(self->how[0]);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, NPAGES / 3, 1));
+	ASSERT_TRUE(export_pages(self->exp[1], self->mem + third, NPAGES / 3, 2));
+	fill(self->mem + 2 * third, third, 3);
+	for (int e = 0; e < 2; e++) {
+		before[e] = exp_stats(self->exp[e]);
+		refused += reachable(self->how[e]) ? 0 : NPAGES / 3;
+	}
+
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES / 3 * 3, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(self->refused, refused);
+	ASSERT_EQ(state(self, self->imp[0], self->mem, NPAGES), 0);
+	for (int i = 0; i < NPAGES / 3; i++) {
+		EXPECT_EQ(self->pages[i].how, self->how[0]);
+		EXPECT_EQ(self->pages[NPAGES / 3 + i].how, self->how[1]);
+		EXPECT_EQ(self->pages[2 * (NPAGES / 3) + i].how, EDU_HMM_RAM);
+	}
+	for (int e = 0; e < 2; e++)
+		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before[e].migrated, reachable(self->how[e]) ? 0 : NPAGES / 3);
+
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE, EDU_HMM_NO_FAULT), 0);
+		EXPECT_TRUE(filled(self->buf, 0, PAGE, i + 1));
+		fill(self->buf, PAGE, i + 11);
+		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		EXPECT_TRUE(filled(self->mem + i * third, 0, PAGE, i + 11));
+		EXPECT_TRUE(filled(self->mem + i * third + PAGE, PAGE, third - PAGE, i + 1));
+	}
+}
+
+/* Pages in the memory of the importer itself are found and not mapped, between others that are. */
+TEST_F_TIMEOUT(dma, local, 600)
+{
+	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem + 4 * PAGE, .npages = 4 };
+	int want[] = { EDU_HMM_RAM, EDU_HMM_LOCAL, self->how[0] };
+	const size_t len = 4 * PAGE;
+
+	needs_data(self->how[0]);
+	for (int i = 0; i < 3; i++)
+		fill(self->mem + i * len, len, i);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_EQ(call(self->imp[0], EDU_HMM_MIGRATE, &migrate), 0);
+	ASSERT_EQ(migrate.moved, 4);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem + 2 * len, 4, 2));
+
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, 12, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(self->refused, reachable(self->how[0]) ? 0 : 4);
+	ASSERT_EQ(state(self, self->imp[0], self->mem, 12), 0);
+	for (int i = 0; i < 12; i++) {
+		EXPECT_EQ(self->pages[i].how, want[i / 4]);
+		EXPECT_EQ(!self->pages[i].dma, want[i / 4] == EDU_HMM_LOCAL);
+	}
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 3 * len, EDU_HMM_NO_FAULT), 0);
+	for (int i = 0; i < 3; i++)
+		EXPECT_TRUE(filled(self->buf + i * len, 0, len, i));
+	fill(self->buf, 3 * len, 9);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 3 * len, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_LOCAL);
+	/* The CPU takes back what is in either memory. */
+	EXPECT_TRUE(filled(self->mem, 0, 3 * len, 9));
+	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_NONE);
+}
+
+/* A huge page in the memory of the exporter: one after the other, and the bytes at either end and in the middle. */
+TEST_F_TIMEOUT(dma, huge, 600)
+{
+	static const unsigned int at[] = { 0, 1, 255, 256, 511 };
+	struct hmm_dmirror_p2p_stats before;
+	char *map = anon(2 * HUGE), *mem;
+	uint64_t first;
+
+	needs_data(self->how[0]);
+	ASSERT_NE(map, NULL);
+	mem = (char *)(((uintptr_t)map + HUGE - 1) & ~(HUGE - 1));
+	madvise(mem, HUGE, MADV_HUGEPAGE);
+	ASSERT_TRUE(export_pages(self->exp[0], mem, 512, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_GT(reg(self->imp[0], mem, 512), 0);
+	/* Beginning in the middle, which the walk must not take for the start. */
+	ASSERT_EQ(fault(self, self->imp[0], mem + 100 * PAGE, 32, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(state(self, self->imp[0], mem + 100 * PAGE, 1), 0);
+	first = self->pages[0].phys - 100 * PAGE;
+	ASSERT_EQ(fault(self, self->imp[0], mem, 512, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(state(self, self->imp[0], mem, 512), 0);
+	for (int i = 0; i < 512; i++) {
+		ASSERT_EQ(self->pages[i].how, self->how[0]);
+		if (reachable(self->how[0]))
+			EXPECT_EQ(self->pages[i].phys, first + i * PAGE);
+	}
+	for (unsigned int i = 0; i < sizeof(at) / sizeof(*at); i++) {
+		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE, EDU_HMM_NO_FAULT), 0);
+		EXPECT_TRUE(filled(self->buf, at[i] * PAGE, PAGE, 1));
+		fill(self->buf, PAGE, i + 2);
+		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+	}
+	if (reachable(self->how[0]))
+		EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
+	for (unsigned int i = 0; i < sizeof(at) / sizeof(*at); i++)
+		EXPECT_TRUE(filled(mem + at[i] * PAGE, 0, PAGE, i + 2));
+	EXPECT_TRUE(filled(mem + 2 * PAGE, 2 * PAGE, 253 * PAGE, 1));
+	munmap(map, 2 * HUGE);
+}
+
+/* A page that can only be read becomes one that can be written, or not at all. */
+TEST_F_TIMEOUT(dma, read_then_write, 300)
+{
+	needs_data(self->how[0]);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 2, 1));
+	ASSERT_EQ(mprotect(self->mem, 2 * PAGE, PROT_READ), 0);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, 64, 1));
+	EXPECT_EQ(self->how[0], how(self, self->imp[0], self->mem));
+	EXPECT_EQ(self->pages[0].write, 0);
+	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), -ENOENT);
+	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE), -EPERM);
+
+	ASSERT_EQ(mprotect(self->mem, 2 * PAGE, PROT_READ | PROT_WRITE), 0);
+	fill(self->buf, 64, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE), 0);
+	EXPECT_TRUE(filled(self->mem, 0, 64, 2));
+	EXPECT_TRUE(filled(self->mem + 64, 64, 2 * PAGE - 64, 1));
+}
+
+/* Memory of the exporter that was freed is used again, by another page. */
+TEST_F_TIMEOUT(dma, reuse, 300)
+{
+	uint64_t phys;
+
+	needs_data(self->how[0]);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 4, 1));
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, 4, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(state(self, self->imp[0], self->mem, 4), 0);
+	phys = self->pages[0].phys;
+	ASSERT_EQ(madvise(self->mem, 4 * PAGE, MADV_DONTNEED), 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem + 8 * PAGE, 4, 2));
+
+	ASSERT_EQ(dma(self->imp[0], self->mem + 8 * PAGE, self->buf, PAGE, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, PAGE, 2));
+	ASSERT_EQ(state(self, self->imp[0], self->mem + 8 * PAGE, 4), 0);
+	if (reachable(self->how[0])) {
+		/* It is the same memory indeed: of four pages, one at least. */
+		bool same = false;
+
+		ASSERT_EQ(fault(self, self->imp[0], self->mem + 8 * PAGE, 4, 0), 0);
+		ASSERT_EQ(state(self, self->imp[0], self->mem + 8 * PAGE, 4), 0);
+		for (int i = 0; i < 4; i++)
+			same |= self->pages[i].phys == phys;
+		EXPECT_TRUE(same);
+	}
+	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_NO_FAULT), -ENOENT);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);
+	EXPECT_TRUE(all(self->buf, 64, 0));
+}
+
+/* What makes the interval notifier of the importer fire while the device works on a page. */
+enum act { MUNMAP, DONTNEED, TO_RAM, TO_DEVICE, FORK, MPROTECT, EXIT, KILL };
+
+struct flight {
+	uint64_t phys;		/* of the page that the device works on */
+	int how;
+	int error;		/* line of this file that failed, in the process that began it */
+	volatile int ready;
+};
+
+/* Let the device write 2048 bytes of seed 2 to the first page, which has seed 1. Return: 0, or the line that failed. */
+static int take_off(FIXTURE_DATA(dma) *self, bool alias, struct flight *f)
+{
+	fill(self->mem, PAGE, 1);
+	if (alias && !export_pages(self->exp[0], self->mem, 1, 1))
+		return __LINE__;
+	if (reg(self->imp[0], self->mem, NPAGES) != (int)self->shape)
+		return __LINE__;
+	if (fault(self, self->imp[0], self->mem, 1, EDU_HMM_WRITE))
+		return __LINE__;
+	f->how = how(self, self->imp[0], self->mem);
+	f->phys = self->pages[0].phys;
+	if (f->how != (alias ? self->how[0] : EDU_HMM_RAM))
+		return __LINE__;
+	fill(self->buf, 2048, 2);
+	if (dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC))
+		return __LINE__;
+	return edu_stats(self->imp[0]).in_flight ? 0 : __LINE__;
+}
+
+static pid_t spawn(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+/* Did the child leave with status 0? */
+static bool well(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+/* The process that began goes away, and the device with it. */
+static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias, enum act act,
+			    struct flight *f)
+{
+	pid_t pid = spawn();
+
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		/* A file of test_hmm belongs to the process that opened it. */
+		self->exp[0] = open_exporter(0);
+		f->error = take_off(self, alias, f);
+		f->ready = 1;
+		while (act == KILL)
+			pause();
+		_exit(0);
+	}
+	while (!f->ready)
+		usleep(1000);
+	if (act == KILL)
+		kill(pid, SIGKILL);
+	ASSERT_EQ(waitpid(pid, NULL, 0), pid);
+	ASSERT_EQ(f->error, 0);
+}
+
+static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias, enum act act)
+{
+	struct edu_hmm_stats stats;
+	struct flight *f;
+	int go[2] = { -1, -1 };
+	pid_t pid = -1;
+	char *place;
+
+	f = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(f, MAP_FAILED);
+	if (act == EXIT || act == KILL)
+		leave_in_flight(_metadata, self, alias, act, f);
+	else
+		ASSERT_EQ(take_off(self, alias, f), 0);
+
+	switch (act) {
+	case MUNMAP:
+		ASSERT_EQ(munmap(self->mem, PAGE), 0);
+		break;
+	case DONTNEED:
+		ASSERT_EQ(madvise(self->mem, PAGE, MADV_DONTNEED), 0);
+		break;
+	case TO_RAM:
+		EXPECT_TRUE(filled(self->mem, 0, 1, 2));
+		break;
+	case TO_DEVICE:
+		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf + PAGE, 1), 1);
+		/* What it copied is what it read from its memory. */
+		EXPECT_TRUE(filled(self->buf + PAGE, 0, 2048, 2));
+		break;
+	case FORK:
+		ASSERT_EQ(pipe(go), 0);
+		pid = spawn();
+		ASSERT_GE(pid, 0);
+		if (!pid) {
+			char byte;
+
+			if (read(go[0], &byte, 1) != 1)
+				_exit(1);
+			_exit(filled(self->mem, 0, 2048, 2) && filled(self->mem + 2048, 2048, 2048, 1) ? 0 : 2);
+		}
+		break;
+	case MPROTECT:
+		ASSERT_EQ(mprotect(self->mem, PAGE, PROT_READ), 0);
+		break;
+	case EXIT:
+	case KILL:
+		break;
+	}
+
+	/* That returned after the device had finished. */
+	stats = edu_stats(self->imp[0]);
+	EXPECT_EQ(stats.in_flight, 0);
+	EXPECT_EQ(stats.waits, 1);
+	EXPECT_EQ(stats.dropped, 1);
+
+	/* If the memory is free now, the device leaves it alone from now on. */
+	if (reachable(f->how) && act != FORK && act != MPROTECT) {
+		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+		place = bar_page(self, 0, f->phys);
+		ASSERT_NE(place, NULL);
+		memset(place, 0xee, PAGE);
+		usleep(LATE_US);
+		EXPECT_TRUE(all(place, PAGE, 0xee));
+	} else {
+		usleep(LATE_US);
+	}
+	ASSERT_EQ(edu_wait(self->imp[0]), 0);
+	if (act == EXIT || act == KILL) {
+		EXPECT_EQ(how(self, self->imp[0], self->mem), -EPERM);
+		return;
+	}
+	EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
+
+	switch (act) {
+	case MUNMAP:
+		EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), -EFAULT);
+		break;
+	case DONTNEED:
+		EXPECT_TRUE(all(self->mem, PAGE, 0));
+		break;
+	case FORK:
+		/* A write of the device is a write of this process: the child does not see it. */
+		fill(self->buf, 2048, 3);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE), 0);
+		ASSERT_EQ(write(go[1], "", 1), 1);
+		EXPECT_TRUE(well(pid));
+		EXPECT_TRUE(filled(self->mem, 0, 2048, 3));
+		EXPECT_TRUE(filled(self->mem + 2048, 2048, 2048, 1));
+		break;
+	case MPROTECT:
+		EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE), -EPERM);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, 0), 0);
+		EXPECT_TRUE(filled(self->buf, 0, 2048, 2));
+		EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+		break;
+	default:
+		EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+		EXPECT_TRUE(filled(self->mem + 2048, 2048, 2048, 1));
+	}
+}
+
+#define IN_FLIGHT_RAM(_name, _act)						\
+	TEST_F_TIMEOUT(dma, in_flight_##_name##_ram, 120)			\
+	{									\
+		in_flight(_metadata, self, false, _act);			\
+	}
+
+#define IN_FLIGHT_ALIAS(_name, _act)						\
+	TEST_F_TIMEOUT(dma, in_flight_##_name##_alias, 120)			\
+	{									\
+		needs_data(self->how[0]);					\
+		if (!reachable(self->how[0]))					\
+			SKIP(return, "there are no aliases in this topology");	\
+		in_flight(_metadata, self, true, _act);				\
+	}
+
+IN_FLIGHT_RAM(munmap, MUNMAP)
+IN_FLIGHT_RAM(dontneed, DONTNEED)
+IN_FLIGHT_RAM(to_device, TO_DEVICE)
+IN_FLIGHT_RAM(fork, FORK)
+IN_FLIGHT_RAM(mprotect, MPROTECT)
+IN_FLIGHT_RAM(exit, EXIT)
+IN_FLIGHT_RAM(kill, KILL)
+IN_FLIGHT_ALIAS(munmap, MUNMAP)
+IN_FLIGHT_ALIAS(dontneed, DONTNEED)
+IN_FLIGHT_ALIAS(to_ram, TO_RAM)
+IN_FLIGHT_ALIAS(fork, FORK)
+IN_FLIGHT_ALIAS(mprotect, MPROTECT)
+IN_FLIGHT_ALIAS(exit, EXIT)
+IN_FLIGHT_ALIAS(kill, KILL)
+
+/* The last to close the file while the device works: the memory stays, the device is done with it. */
+TEST_F_TIMEOUT(dma, in_flight_close, 120)
+{
+	struct flight f;
+
+	needs_data(self->how[0]);
+	ASSERT_EQ(take_off(self, true, &f), 0);
+	ASSERT_EQ(close(self->imp[0]), 0);
+	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+	EXPECT_EQ(edu_wait(self->imp[0]), -EBADF);
+	self->imp[0] = open_importer(0);
+	ASSERT_GE(self->imp[0], 0);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, 64, 2));
+}
+
+/* Whatever is wrong with an argument is an errno. */
+TEST_F_TIMEOUT(dma, bad_input, 120)
+{
+	void *bad = (void *)1UL;
+	int fd = self->imp[0];
+	pid_t pid;
+
+#define REGISTER(_addr, _n, ...) ({ struct edu_hmm_register c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_REGISTER, &c); })
+#define FAULT(_addr, _n, ...) ({ struct edu_hmm_fault c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_FAULT, &c); })
+#define STATE(_addr, _n, _p) ({ struct edu_hmm_state c = { .addr = (uintptr_t)(_addr), .npages = (_n), .pages = (uintptr_t)(_p) }; call(fd, EDU_HMM_STATE, &c); })
+#define MIGRATE(_addr, _n) ({ struct edu_hmm_migrate c = { .addr = (uintptr_t)(_addr), .npages = (_n) }; call(fd, EDU_HMM_MIGRATE, &c); })
+
+	/* Without a range. */
+	EXPECT_EQ(FAULT(self->mem, 1), -ENXIO);
+	EXPECT_EQ(STATE(self->mem, 1, self->pages), -ENXIO);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 0), -ENXIO);
+	EXPECT_EQ(MIGRATE(self->mem, 1), -ENXIO);
+	EXPECT_EQ(edu_wait(fd), -EINVAL);
+	EXPECT_EQ(call(fd, _IO('E', 0x77), NULL), -ENOTTY);
+
+	EXPECT_EQ(REGISTER(self->mem + 1, 1), -EINVAL);
+	EXPECT_EQ(REGISTER(self->mem, 0), -EINVAL);
+	EXPECT_EQ(REGISTER(self->mem, EDU_HMM_MAX_PAGES + 1), -EINVAL);
+	EXPECT_EQ(REGISTER(self->mem, ~0ULL), -EINVAL);
+	EXPECT_EQ(REGISTER(self->mem, 1ULL << 52), -EINVAL);
+	EXPECT_EQ(REGISTER(-PAGE, 2), -EINVAL);
+	EXPECT_EQ(REGISTER(self->mem, 1, .pad = 1), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_REGISTER, bad), -EFAULT);
+	EXPECT_EQ(call(fd, EDU_HMM_STATS, bad), -EFAULT);
+	/* None of these has left a range behind. */
+	ASSERT_EQ(REGISTER(self->mem, NPAGES), 0);
+	EXPECT_EQ(REGISTER(self->mem, NPAGES), -EBUSY);
+
+	EXPECT_EQ(FAULT(self->mem + 1, 1), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, 0), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, NPAGES + 1), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem + PAGE, NPAGES), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem - PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem + NPAGES * PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, ~0ULL), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, 1ULL << 52), -EINVAL);
+	EXPECT_EQ(FAULT(-PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, 1, .flags = EDU_HMM_ASYNC), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, 1, .flags = 1U << 31), -EINVAL);
+	EXPECT_EQ(FAULT(self->mem, 1, .pad = 1), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_FAULT, bad), -EFAULT);
+
+	EXPECT_EQ(STATE(self->mem + 1, 1, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(self->mem, 0, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(self->mem, NPAGES + 1, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(self->mem, 1ULL << 52, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(self->mem, 1, bad), -EFAULT);
+	EXPECT_EQ(call(fd, EDU_HMM_STATE, bad), -EFAULT);
+
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 0, 0), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem - 1, self->buf, 1, 0), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem + NPAGES * PAGE, self->buf, 1, 0), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem + 1, self->buf, NPAGES * PAGE, 0), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, ~0UL, 0), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 1U << 31), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 2049, EDU_HMM_ASYNC), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem + 2047, self->buf, 2, EDU_HMM_ASYNC), -EINVAL);
+	EXPECT_EQ(dma(fd, self->mem, bad, 1, EDU_HMM_WRITE), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, bad, 1, 0), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, bad, 1, EDU_HMM_ASYNC), 0);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 0), -EBUSY);
+	EXPECT_EQ(edu_wait(fd), -EFAULT);
+	EXPECT_EQ(edu_wait(fd), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_DMA, bad), -EFAULT);
+
+	EXPECT_EQ(MIGRATE(self->mem + 1, 1), -EINVAL);
+	EXPECT_EQ(MIGRATE(self->mem, 0), -EINVAL);
+	EXPECT_EQ(MIGRATE(self->mem, NPAGES + 1), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_MIGRATE, bad), -EFAULT);
+
+	/* Nothing there. */
+	ASSERT_EQ(munmap(self->mem, PAGE), 0);
+	EXPECT_EQ(FAULT(self->mem, 2), -EFAULT);
+	EXPECT_EQ(MIGRATE(self->mem, 2), -EFAULT);
+	EXPECT_EQ(FAULT(self->mem, 2, .flags = EDU_HMM_NO_FAULT), 0);
+	EXPECT_EQ(how(self, fd, self->mem), EDU_HMM_NONE);
+
+	/* Somebody else. */
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(FAULT(self->mem + PAGE, 1) != -EPERM || STATE(self->mem + PAGE, 1, self->pages) != -EPERM ||
+		      dma(fd, self->mem + PAGE, self->buf, 1, 0) != -EPERM || MIGRATE(self->mem + PAGE, 1) != -EPERM ||
+		      REGISTER(self->mem + PAGE, 1) != -EBUSY);
+	EXPECT_TRUE(well(pid));
+
+	/* And it still works. */
+	fill(self->buf, PAGE, 7);
+	ASSERT_EQ(dma(fd, self->mem + PAGE, self->buf, PAGE, EDU_HMM_WRITE), 0);
+	EXPECT_TRUE(filled(self->mem + PAGE, 0, PAGE, 7));
+}
+
+static bool write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+/* The BDF of importer 0. */
+static bool importer_bdf(char *bdf, size_t size)
+{
+	char path[PATH_MAX], *p;
+	ssize_t n = readlink("/sys/class/misc/edu_hmm0", path, sizeof(path) - 1);
+
+	if (n < 0)
+		return false;
+	path[n] = 0;
+	p = strstr(path, "/misc/edu_hmm");
+	if (!p)
+		return false;
+	*p = 0;
+	snprintf(bdf, size, "%s", strrchr(path, '/') + 1);
+	return true;
+}
+
+/* Take a device away from its driver, or off the bus. */
+static bool take_away(const char *bdf, const char *id, bool unplug)
+{
+	char path[128], line[64];
+
+	if (!unplug) {
+		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind", bdf);
+		return write_file(path, bdf);
+	}
+	/* scripts/vm.sh reads the console, and tells QEMU. */
+	snprintf(line, sizeof(line), "monitor: device_del %s\n", id);
+	if (!write_file("/dev/kmsg", line))
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", bdf);
+	for (int i = 0; i < 600 && !access(path, F_OK); i++)
+		usleep(100000);
+	return access(path, F_OK);
+}
+
+/* The exporter goes away while its pages are mapped, and while the device writes to one of them. */
+static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
+{
+	const size_t n = 8;
+	struct hmm_dmirror_p2p_stats before;
+
+	ASSERT_EQ(munmap(self->bar[0], exp_stats(self->exp[0]).bar_pages * PAGE), 0);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
+	fill(self->buf, 2048, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+
+	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", unplug));
+	EXPECT_EQ(exp_stats(self->exp[0]).bound, 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_pages, 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n);
+	if (reachable(self->how[0])) {
+		EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
+		EXPECT_EQ(edu_stats(self->imp[0]).waits, 1);
+		EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
+	}
+	ASSERT_EQ(edu_wait(self->imp[0]), 0);
+
+	/* What the device has written last was saved, and everything else. */
+	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+	EXPECT_TRUE(filled(self->mem + 2048, 2048, n * PAGE - 2048, 1));
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(self->refused, 0);
+	EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_RAM);
+	fill(self->buf, PAGE, 3);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, PAGE, EDU_HMM_WRITE), 0);
+	EXPECT_TRUE(filled(self->mem, 0, PAGE, 3));
+}
+
+/* The importer goes away while pages are mapped for it, and while it writes to one of them. */
+static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
+{
+	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem + 16 * PAGE, .npages = 4 };
+	struct hmm_dmirror_p2p_stats before;
+	const size_t n = 8;
+	char bdf[32];
+
+	ASSERT_TRUE(importer_bdf(bdf, sizeof(bdf)));
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	fill(self->mem, NPAGES * PAGE, 1);
+	ASSERT_EQ(call(self->imp[0], EDU_HMM_MIGRATE, &migrate), 0);
+	ASSERT_EQ(migrate.moved, 4);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE), 0);
+	fill(self->buf, 2048, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+
+	ASSERT_TRUE(take_away(bdf, "importer0", unplug));
+	EXPECT_EQ(fault(self, self->imp[0], self->mem, n, 0), -ENODEV);
+	EXPECT_EQ(state(self, self->imp[0], self->mem, n), -ENODEV);
+	EXPECT_EQ(call(self->imp[0], EDU_HMM_MIGRATE, &migrate), -ENODEV);
+	EXPECT_EQ(edu_wait(self->imp[0]), -ENODEV);
+	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), -ENODEV);
+	/* The exporter's pages stay where they are, and it still works. */
+	if (reachable(self->how[0])) {
+		EXPECT_EQ(exp_stats(self->exp[0]).bar_live, n);
+		EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
+	}
+	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+	EXPECT_TRUE(filled(self->mem + 2048, 2048, NPAGES * PAGE - 2048, 1));
+	/* The notifier of a range whose device has gone. */
+	ASSERT_EQ(madvise(self->mem, n * PAGE, MADV_DONTNEED), 0);
+	EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
+	ASSERT_EQ(close(self->imp[0]), 0);
+}
+
+TEST_F_TIMEOUT(dma, unbind_exporter, 120)
+{
+	needs_data(self->how[0]);
+	exporter_gone(_metadata, self, false);
+	/* And back again. */
+	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/test_hmm/bind", self->bdf[0]));
+	ASSERT_GT(exp_stats(self->exp[0]).bar_pages, 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 4));
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, 64, 4));
+	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
+}
+
+TEST_F_TIMEOUT(dma, unbind_importer, 120)
+{
+	char bdf[32];
+
+	needs_data(self->how[0]);
+	ASSERT_TRUE(importer_bdf(bdf, sizeof(bdf)));
+	importer_gone(_metadata, self, false);
+	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/edu_hmm/bind", bdf));
+	self->imp[0] = open_importer(0);
+	ASSERT_GE(self->imp[0], 0);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 4));
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, 64, 4));
+}
+
+TEST_F_TIMEOUT(dma, unplug_exporter, 180)
+{
+	exporter_gone(_metadata, self, true);
+}
+
+TEST_F_TIMEOUT(dma, unplug_importer, 180)
+{
+	importer_gone(_metadata, self, true);
+}
+
+/* Each of several importers has a place of its own in each page and finds there what it has written last. */
+#define SLOT		64
+#define BUSY_PAGES	4
+
+struct importer {
+	pthread_t thread;
+	FIXTURE_DATA(dma) *self;
+	int n;
+	int fd;
+	volatile bool *stop;
+	unsigned int rounds;
+	int error;		/* errno of the first call that failed, or 1 if the data were wrong */
+};
+
+static void *import(void *arg)
+{
+	struct importer *i = arg;
+	char out[SLOT], in[SLOT];
+
+	while (!*i->stop && !i->error) {
+		char *slot = i->self->mem + i->rounds % BUSY_PAGES * PAGE + i->n * SLOT;
+
+		fill(out, SLOT, ++i->rounds);
+		i->error = dma(i->fd, slot, out, SLOT, EDU_HMM_WRITE);
+		if (!i->error)
+			i->error = dma(i->fd, slot, in, SLOT, 0);
+		if (!i->error && memcmp(in, out, SLOT))
+			i->error = 1;
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(dma, concurrent_importers, 300)
+{
+	struct importer imp[IMPORTERS] = {};
+	struct timespec start, now;
+	volatile bool stop = false;
+	unsigned int moves = 0;
+
+	needs_data(self->how[0]);
+	memset(self->mem, 0, BUSY_PAGES * PAGE);
+	for (int i = 0; i < IMPORTERS; i++) {
+		imp[i] = (struct importer){ .self = self, .n = i, .stop = &stop };
+		imp[i].fd = open_importer(i % self->nimp);
+		ASSERT_GE(imp[i].fd, 0);
+		ASSERT_GT(reg(imp[i].fd, self->mem, NPAGES), 0);
+		ASSERT_EQ(pthread_create(&imp[i].thread, NULL, import, imp + i), 0);
+	}
+	/* The pages go to and fro below them. */
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do {
+		mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf, BUSY_PAGES);
+		usleep(150000);
+		if (++moves % 4 == 0)
+			for (int p = 0; p < BUSY_PAGES; p++)
+				(void)*(volatile char *)(self->mem + p * PAGE);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec - start.tv_sec < 6);
+	stop = true;
+	for (int i = 0; i < IMPORTERS; i++) {
+		ASSERT_EQ(pthread_join(imp[i].thread, NULL), 0);
+		EXPECT_EQ(imp[i].error, 0) TH_LOG("importer %d after %u rounds", i, imp[i].rounds);
+		EXPECT_GT(imp[i].rounds, 0);
+		close(imp[i].fd);
+	}
+	EXPECT_GT(moves, 4);
+	for (int i = 0; i < IMPORTERS; i++)
+		EXPECT_TRUE(filled(self->mem + (imp[i].rounds - 1) % BUSY_PAGES * PAGE + i * SLOT, 0, SLOT, imp[i].rounds));
+}
+
+/* The range is unmapped, mapped and filled below the device: it sees the new bytes, or none. */
+TEST_F_TIMEOUT(dma, concurrent_remap, 300)
+{
+	struct importer imp = { .self = self };
+	volatile bool stop = false;
+	struct timespec start, now;
+
+	needs_data(self->how[0]);
+	imp.stop = &stop;
+	imp.fd = open_importer(0);
+	ASSERT_GE(imp.fd, 0);
+	ASSERT_GT(reg(imp.fd, self->mem, NPAGES), 0);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (int round = 0;; round++) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - start.tv_sec >= 5)
+			break;
+		ASSERT_EQ(pthread_create(&imp.thread, NULL, import, &imp), 0);
+		usleep(50000 + round % 4 * 70000);
+		ASSERT_EQ(munmap(self->mem, BUSY_PAGES * PAGE), 0);
+		ASSERT_EQ(mmap(self->mem, BUSY_PAGES * PAGE, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), self->mem);
+		ASSERT_TRUE(export_pages(self->exp[0], self->mem, BUSY_PAGES, round));
+		stop = true;
+		ASSERT_EQ(pthread_join(imp.thread, NULL), 0);
+		stop = false;
+		/* Unmapped between a write and its read: nothing there, or other bytes. */
+		EXPECT_TRUE(!imp.error || imp.error == 1 || imp.error == -EFAULT) TH_LOG("errno %d", -imp.error);
+		imp.error = 0;
+		ASSERT_EQ(dma(imp.fd, self->mem + PAGE - SLOT, self->buf, SLOT, 0), 0);
+		EXPECT_TRUE(filled(self->buf, PAGE - SLOT, SLOT, round));
+	}
+	close(imp.fd);
+}
+
+TEST_HARNESS_MAIN

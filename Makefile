@@ -11,7 +11,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test mutants soak apply tree export boot kernels check-scripts clean distclean help deps base
+.PHONY: all test mutants soak apply tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -54,7 +54,10 @@ base: deps
 deps:
 	@scripts/deps.sh
 
-check-scripts: ## shellcheck, shfmt, sorted fragments
+topology: ## a picture of each topology: results/topology, selftests/pictures (needs graphviz)
+	@scripts/topology.py
+
+check-scripts: ## shellcheck, shfmt, sorted fragments, pictures up to date
 	@scripts/check-scripts.sh
 
 clean: ## build/ and results/ (build/tree too: refused while it has work that is not in patches/)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run shellcheck and shfmt over every shell script; check the order of what has one.
+# Run shellcheck and shfmt over every shell script; check the order of what has one, and the pictures.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ "${1:-}" != --help ] || {
@@ -26,4 +26,5 @@ for f in kernel-config/*.config; do
 	}
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
+scripts/topology.py --check || rc=$EX_FAIL
 exit "$rc"

@@ -1,0 +1,450 @@
+#!/usr/bin/env python3
+"""Draw the PCIe topologies of selftests/topologies.
+
+usage: topology.py             draw each to results/topology/NAME.svg, and to
+                               selftests/pictures/ if it is not that already
+       topology.py --check     is selftests/pictures what would be drawn?
+                               (needs no graphviz)
+       topology.py --dot FILE  the dot source of one file
+
+A file whose verdicts are not what pci_p2pdma makes of its devices is an error.
+exit: 0 good, 1 a file is wrong or a picture out of date, 2 usage or no graphviz
+"""
+
+import hashlib
+import html
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+TOPOLOGIES = TOP / "selftests/topologies"
+PICTURES = TOP / "selftests/pictures"
+RESULTS = TOP / "results/topology"
+FAIL, USAGE = 1, 2
+
+# QEMU device: what it is, PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
+DEVICES = {
+    "pcie-root-port": ("port", "1b36:000c"),
+    "x3130-upstream": ("upstream", "104c:8232"),
+    "xio3130-downstream": ("downstream", "104c:8233"),
+    "pxb-pcie": ("host", "1b36:000b"),
+    "pci-testdev": ("filler", ""),
+    "ivshmem-plain": ("exporter", ""),
+    "edu": ("importer", ""),
+    "intel-iommu": ("iommu", ""),
+    "amd-iommu": ("iommu", ""),
+    "virtio-iommu-pci": ("iommu", ""),
+}
+IOMMU = {"intel-iommu": "Intel IOMMU", "amd-iommu": "AMD IOMMU", "virtio-iommu-pci": "virtio IOMMU"}
+BRIDGES = ("port", "upstream", "downstream", "host")
+# Of QEMU's bridges only this one has an ACS capability.
+HAS_ACS = "pcie-root-port"
+
+FONT = "DejaVu Sans"
+INK, LINE, PAPER = "#1f2328", "#8c959f", "#ffffff"
+BUS, BRIDGE, RAM, NO = "#1a7f37", "#0969da", "#bc4c00", "#cf222e"
+FILL = {"exporter": "#ddf4ff", "importer": "#fff8c5", "top": "#f6f8fa", "host": "#eaeef2", "iommu": "#fbefff",
+        "no": "#ffebe9", "port": PAPER, "upstream": PAPER, "downstream": PAPER}
+
+
+class Wrong(Exception):
+    """The data file is."""
+
+
+class Device:
+    def __init__(self, qemu, properties, parent):
+        self.qemu, self.parent = qemu, parent
+        self.kind, self.pci_id = DEVICES[qemu]
+        self.id = properties.get("id", "")
+        self.properties = properties
+        self.children = []
+        self.slot = self.bus = self.number = 0
+        self.node = ""
+
+    def up(self):
+        """The PCI bridges above, the nearest first; a host bridge is none."""
+        device, bridges = self.parent, []
+        while device.kind != "host":
+            bridges.append(device)
+            device = device.parent
+        return bridges
+
+    def host(self):
+        return self if self.kind == "host" else (self.up() or [self])[-1].parent
+
+    def below(self):
+        for device in self.children:
+            if device.kind != "host":
+                yield device
+                yield from device.below()
+
+    def used(self):
+        return self.kind in ("exporter", "importer") or any(c.used() for c in self.children)
+
+
+class Topology:
+    def __init__(self, path):
+        self.name = path.name
+        self.keys, self.append = {}, ""
+        self.host = Device("pxb-pcie", {}, None)
+        self.hosts, self.devices, self.iommu = [self.host], [], None
+        buses = {"pcie.0": self.host}
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if not line or line.startswith("#"):
+                continue
+            key, _, value = line.partition("=")
+            if key in ("device", "exporter", "importer"):
+                self.add(key, value, buses)
+            elif key == "append":
+                self.append += f" {value}"
+            else:
+                self.keys[key] = value
+        self.number()
+        self.exporters, self.importers = (
+            sorted((d for d in self.devices if d.kind == kind), key=lambda d: (d.bus, d.slot))
+            for kind in ("exporter", "importer"))
+        for devices in (self.exporters, self.importers):
+            for n, device in enumerate(devices):
+                device.number = n
+        self.trusted = self.keys.get("cpu", "").startswith("EPYC")
+        self.masked = self.keys.get("masked") == "yes"
+        self.verdicts = self.keys.get("verdict", "").split()
+        self.check()
+
+    def add(self, key, value, buses):
+        if key != "device":
+            value = f"{'edu' if key == 'importer' else 'ivshmem-plain'},{value}"
+        qemu, *words = value.split(",")
+        if qemu not in DEVICES:
+            raise Wrong(f"device {qemu}: not known to scripts/topology.py")
+        properties = dict(w.partition("=")[::2] for w in words)
+        bus = properties.get("bus", "pcie.0")
+        if bus not in buses:
+            raise Wrong(f"{qemu}: no bus {bus} before it")
+        device = Device(qemu, properties, buses[bus])
+        if device.kind == "iommu":
+            self.iommu = qemu
+            if qemu == "intel-iommu":
+                return  # no PCI device
+        # As QEMU: the first slot that is free. Those of pcie.0 begin behind the chipset's own.
+        taken = {c.slot for c in device.parent.children}
+        free = next(n for n in range(device.parent is self.host, 256) if n not in taken)
+        device.slot = int(properties["addr"].split(".")[0], 16) if "addr" in properties else free
+        device.parent.children.append(device)
+        self.devices.append(device)
+        if device.kind in BRIDGES:
+            buses[device.id] = device
+        if device.kind == "host":
+            self.hosts.append(device)
+
+    def number(self):
+        """Bus numbers as the firmware gives them: depth first."""
+        def walk(bridge, bus):
+            last = bus
+            for device in sorted(bridge.children, key=lambda d: d.slot):
+                device.bus = bus
+                if device.kind in BRIDGES and device.kind != "host":
+                    last = walk(device, last + 1)
+            return last
+        walk(self.host, 0)
+        for host in self.hosts[1:]:
+            walk(host, int(host.properties.get("bus_nr", "0"), 0))
+
+    def iommu_on(self):
+        # kernel-config/: the Intel one only if asked for
+        return bool(self.iommu) and (self.iommu != "intel-iommu" or "intel_iommu=on" in self.append)
+
+    def translates(self):
+        return self.iommu_on() and not {"iommu=pt", "iommu.passthrough=1"} & set(self.append.split())
+
+    def redirects(self, device):
+        """ACS redirect: the kernel sets it everywhere if there is an IOMMU, config_acs says otherwise device by device."""
+        if device.qemu != HAS_ACS:
+            return False
+        for option in re.findall(r"config_acs=([^,\s\"]*)", self.append):
+            flags = ""
+            for entry in option.split(";"):
+                flags, _, which = entry.rpartition("@") if "@" in entry else (flags, "", entry)
+                if self.matches(device, which):
+                    # Request and completion redirect, egress control; the last character is bit 0.
+                    bits = flags.rjust(7, "x")[::-1]
+                    return "1" in (bits[2], bits[3], bits[5])
+        return self.iommu_on()
+
+    @staticmethod
+    def matches(device, which):
+        if which.startswith("pci:"):
+            return all(int(a, 16) in (0, int(b, 16)) for a, b in zip(which[4:].split(":"), device.pci_id.split(":")))
+        bdf = re.fullmatch(r"(?:[0-9a-f]+:)?([0-9a-f]+):([0-9a-f.]+(?:/[0-9a-f.]+)*)", which, re.I)
+        if not bdf:
+            raise Wrong(f"config_acs: {which} is neither pci:VENDOR:DEVICE nor BUS:DEVICE.FUNCTION[/...]")
+        slots = [int(p.split(".")[0], 16) for p in bdf[2].split("/")]
+        devices = [device, *device.up()][::-1][-len(slots):]
+        return int(bdf[1], 16) == devices[0].bus and slots == [d.slot for d in devices]
+
+    def meet(self, exporter, importer):
+        """The bridge that forwards from one to the other, as calc_map_type_and_dist() looks for it, and why none does."""
+        ours, theirs = exporter.up(), importer.up()
+        common = next((b for b in ours if b in theirs), None)
+        if not common:
+            return None, "no switch is above both"
+        between = ours[:ours.index(common) + 1] + theirs[:theirs.index(common)]
+        redirects = [b for b in between if self.redirects(b)]
+        if redirects:
+            return None, f"{redirects[0].id} redirects (ACS)"
+        return common, "one switch is above both, no port redirects (ACS)"
+
+    def check(self):
+        for key in ("cpu", "memory"):
+            if not self.keys.get(key):
+                raise Wrong(f"no {key}")
+        if len(self.verdicts) != len(self.exporters):
+            raise Wrong(f"{len(self.verdicts)} verdicts for {len(self.exporters)} exporters")
+        if bool(self.exporters) != bool(self.importers):
+            raise Wrong("exporters and importers are of no use without each other")
+        shape = self.keys.get("shape", "direct")
+        if self.exporters and (shape == "iova") != self.translates():
+            raise Wrong(f"shape={shape}, but {'an' if self.translates() else 'no'} IOMMU translates")
+        for exporter, said in zip(self.exporters, self.verdicts):
+            for importer in self.importers:
+                common, why = self.meet(exporter, importer)
+                found = "bus" if common else "bridge" if self.trusted else "none"
+                if not common:
+                    why += f", and cpu={self.keys['cpu']} is {'' if self.trusted else 'not '}trusted"
+                if said != found:
+                    raise Wrong(f"verdict {said}, but importer {importer.number} to exporter {exporter.number} "
+                                f"is {found}: {why}")
+
+    # The picture
+
+    def paths(self):
+        """Link (the device below it) or pair of host bridges: {(colour, up or down)}; and the same of refused ways."""
+        drawn, refused = {}, {}
+
+        def go(ways, colour, devices, direction):
+            for device in devices:
+                ways.setdefault(device, set()).add((colour, direction))
+
+        for exporter, said in zip(self.exporters, self.verdicts):
+            for importer in self.importers:
+                common, _ = self.meet(exporter, importer)
+                above = [importer, *importer.up()], [exporter, *exporter.up()]
+                if common:
+                    above = [side[:side.index(common)] for side in above]
+                blocked = said == "none" or self.masked
+                colour = RAM if blocked else BUS if common else BRIDGE
+                go(drawn, colour, [importer, *importer.up(), importer.host()] if blocked else above[0], "back")
+                ways = refused if blocked else drawn
+                go(ways, NO if blocked else colour, above[1], "forward")
+                if not common and importer.host() is not exporter.host():
+                    pair = (importer.host(), exporter.host())
+                    go(ways, NO if blocked else colour, [pair],
+                       "forward" if self.hosts.index(pair[0]) < self.hosts.index(pair[1]) else "back")
+        return drawn, {k: v for k, v in refused.items() if k not in drawn}
+
+    def dot(self):
+        drawn, refused = self.paths()
+        shown = [d for host in self.hosts for d in host.below() if d.used()]
+        for n, device in enumerate([*self.hosts, *shown]):
+            device.node = f"n{n}"
+        ends = [d for d in shown if d.kind in ("exporter", "importer")]
+        moved = [e for e, said in zip(self.exporters, self.verdicts) if said == "none" or self.masked]
+        # What migrates goes around the outside, on the side where the exporter is.
+        left = bool(moved) and moved == ends[:1]
+        side = "w" if left else "e"
+
+        out = [
+            "digraph {",
+            f'graph [bgcolor="{PAPER}", pad=0.15, ranksep=0.4, nodesep={0.6 if self.hosts[1:] else 0.3}, ordering=out, '
+            f'fontname="{FONT}", fontsize=12, fontcolor="{INK}", labelloc=b, label={self.caption()}]',
+            f'node [shape=plain, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
+            f'edge [color="{LINE}", dir=none, fontname="{FONT}", fontsize=11, arrowsize=0.8]',
+        ]
+
+        def edge(a, b, link):
+            style = ""
+            if link in drawn:
+                colours = ":".join(sorted({c for c, _ in drawn[link]}))
+                directions = {d for _, d in drawn[link]}
+                style = f'color="{colours}", penwidth=3, dir={directions.pop() if len(directions) == 1 else "both"}'
+            elif link in refused:
+                style = f'color="{NO}", penwidth=2, style=dashed'
+            out.append(f"{a} -> {b} [{style}]")
+
+        def migrate():
+            for exporter in moved:
+                out.append(f'top:ram:{side} -> {exporter.node}:{side} [color="{RAM}", fontcolor="{RAM}", dir=back, '
+                           'style=dashed, penwidth=2, weight=0, label=" page \\n migrates "]')
+
+        cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
+        out.append(f"top [label={box([cells if left else cells[::-1]])}]")
+        # The order of edges is that of what they lead to, from left to right.
+        if left:
+            migrate()
+        for device in [*self.hosts, *shown]:
+            out.append(f"{device.node} [label={box(self.rows(device))}]")
+            if device in self.hosts:
+                edge("top:ram" if device in drawn else "top", device.node, device)
+            else:
+                edge(device.parent.node, device.node, device)
+        if not left:
+            migrate()
+        for pair in (k for k in [*drawn, *refused] if isinstance(k, tuple)):
+            a, b = sorted(pair, key=self.hosts.index)
+            edge(a.node, b.node, pair)
+        for switch in (d for d in shown if d.kind == "upstream"):
+            ports = [d.node for d in [switch, *switch.children] if d.used()]
+            out.append(f'subgraph cluster_{switch.node} {{ graph [label="", style="rounded,filled", color="{LINE}", '
+                       f'fillcolor="{FILL["top"]}"] {" ".join(ports)} }}')
+        out.append(f"{{ rank=same {' '.join(h.node for h in self.hosts)} }}")
+        out.append(f"{{ rank=sink {' '.join(e.node for e in ends)} }}")
+        out.append("}")
+        return "\n".join(out) + "\n"
+
+    def rows(self, device):
+        kind = device.kind
+        n = f" {device.number}" if len(self.exporters if kind == "exporter" else self.importers) > 1 else ""
+        text = {
+            "host": ["host bridge"],
+            "port": ["root port" if device.parent and device.parent.kind == "host" else "PCIe port"],
+            "upstream": ["PCIe switch", "upstream port"],
+            "downstream": ["downstream port"],
+            "exporter": [f"exporter{n}", "GPU memory", "ivshmem, 16 MiB"],
+            "importer": [f"importer{n}", "NIC", "edu"],
+        }[kind]
+        rows = [[(text, kind, "")]]
+        if self.redirects(device) and device.parent.kind != "host":
+            rows.append([(["ACS redirect"], "iommu", "")])
+        if kind == "host":
+            if "none" in self.verdicts:
+                rows.append([(["✕ not trusted by the kernel:", "no peer-to-peer"], "no", "")])
+            if self.iommu:
+                how = "IOVA → bus address" if self.translates() else "passthrough" if self.iommu_on() else "off"
+                rows.append([([f"{IOMMU[self.iommu]}: {how}"], "iommu", "")])
+        if kind == "importer" and self.masked:
+            rows.append([([f"✕ {self.keys.get('dma_bits', 64)}-bit DMA mask"], "no", "")])
+        return rows
+
+    def caption(self):
+        keys = self.keys
+        lines = ["", f"<b>{html.escape(self.name)}</b>"]
+        lines += wrapped(keys.get("description", ""))
+        say = {
+            "bus": (BUS, "bus address: the switch forwards"),
+            "bridge": (BRIDGE, "through the host bridge" + (", by IOVA" if self.translates() else "")),
+            "none": (RAM, "not supported: the page migrates to RAM"),
+        }
+        for exporter, said in zip(self.exporters, self.verdicts):
+            colour, text = say[said]
+            if self.masked:
+                colour, text = RAM, "refused by the DMA mask: the page migrates to RAM"
+            if len(self.exporters) > 1:
+                text = f"exporter {exporter.number}: {text}"
+            lines.append(f'<font color="{colour}"><b>{text}</b></font>')
+        if self.exporters:
+            lines += wrapped(f"DMA mask {keys.get('dma_bits', 64)} bits; data arrives: "
+                             + keys.get("data", "").replace("no: ", "no, "))
+        fillers = [d for d in self.devices if d.kind == "filler"]
+        if fillers:
+            lines.append(f"not shown: {len(fillers)} pci-testdev, which only take up addresses")
+        return f"<{'<br/>'.join(lines)}>"
+
+
+def wrapped(text):
+    """As HTML, the fewest lines that fit, of like length."""
+    return map(html.escape, textwrap.wrap(text, len(text) // (len(text) // 48 + 1) + 8))
+
+
+def box(rows):
+    cells = "".join(
+        "<tr>" + "".join(
+            f'<td bgcolor="{FILL[kind]}"' + (f' port="{port}">' if port else ">")
+            + "<br/>".join(f'<font color="{NO}">{html.escape(t)}</font>' if kind == "no" else html.escape(t) for t in text)
+            + "</td>" for text, kind, port in row)
+        + "</tr>" for row in rows)
+    return f'<<table border="0" cellborder="1" cellspacing="0" cellpadding="5" color="{LINE}">{cells}</table>>'
+
+
+def digest(dot):
+    """What --check finds in a picture: it knows no layout, so no version of graphviz matters."""
+    return f"<!-- scripts/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
+
+
+def draw(dot):
+    svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    # Without graphviz's version and names, and with what is the same everywhere said once.
+    svg = re.sub(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<title>.*?</title>|<g id="(?!graph).*?>| id=".*?" class=".*?"', "",
+                 svg, flags=re.S)
+    svg = svg.replace("</g>", "", svg.count("</g>") - 1)
+    for common in (f' font-family="{FONT}"', ' font-size="12.00"', f' fill="{INK}"', ' text-anchor="start"',
+                   ' stroke="transparent"', ' stroke="none"', ' xmlns:xlink="http://www.w3.org/1999/xlink"'):
+        svg = svg.replace(common, "")
+    # One rectangle for what is drawn as area and border.
+    svg = re.sub(r'(<polygon fill="[^"]*")( points="[^"]*"/>)\n<polygon fill="none"( stroke="[^"]*")\2', r"\1\3\2", svg)
+    # Verdana is as wide.
+    svg = svg.replace("<g ", f'{digest(dot)}\n<g font-family="Verdana,{FONT},sans-serif" font-size="12" fill="{INK}" ', 1)
+    return re.sub(r"\n\s*", "\n", svg.lstrip())
+
+
+def main(args):
+    if args == ["--help"]:
+        print(__doc__.strip())
+        return 0
+    if args[:1] == ["--dot"] and len(args) == 2:
+        try:
+            print(Topology(Path(args[1])).dot(), end="")
+        except (Wrong, OSError) as e:
+            return complain(f"{args[1]}: {e}")
+        return 0
+    if args not in ([], ["--check"]):
+        print(__doc__.strip(), file=sys.stderr)
+        return USAGE
+    if not args and not shutil.which("dot"):
+        complain("no dot: apt-get install graphviz")
+        return USAGE
+
+    rc, names, fresh = 0, set(), []
+    for path in sorted(TOPOLOGIES.iterdir()):
+        if path.name == "README":
+            continue
+        names.add(f"{path.name}.svg")
+        picture = PICTURES / f"{path.name}.svg"
+        try:
+            dot = Topology(path).dot()
+        except Wrong as e:
+            rc = complain(f"{path.relative_to(TOP)}: {e}")
+            continue
+        current = picture.exists() and digest(dot) in picture.read_text(encoding="utf-8")
+        if args:
+            if not current:
+                rc = complain(f"{picture.relative_to(TOP)} is out of date: run 'make topology'")
+            continue
+        svg = draw(dot)
+        for folder in (RESULTS, PICTURES):
+            folder.mkdir(parents=True, exist_ok=True)
+        (RESULTS / picture.name).write_text(svg, encoding="utf-8")
+        if not current:
+            picture.write_text(svg, encoding="utf-8")
+            fresh.append(path.name)
+    for picture in sorted(PICTURES.glob("*")):
+        if picture.name not in names:
+            if args:
+                rc = complain(f"{picture.relative_to(TOP)} has no topology: run 'make topology'")
+            else:
+                picture.unlink()
+    if not args:
+        print(f"{len(names)} pictures: results/topology; new in selftests/pictures: {' '.join(fresh) or 'none'}")
+    return rc
+
+
+def complain(text):
+    print(f"topology.py: {text}", file=sys.stderr)
+    return FAIL
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -136,7 +136,7 @@ build() {
 
 # Drivers that only the guests use. They need the patches, so there are none for `unpatched`.
 guest_modules() {
-	local sources=$TOP/selftests/modules id
+	local sources=${MODULES:-$TOP/selftests/modules} id
 	[ "$kernel" != unpatched ] || return 0
 	id=$({
 		cat "$dest/stamp"

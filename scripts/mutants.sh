@@ -8,10 +8,13 @@ usage() {
 usage: mutants.sh [MUTANT...]
 
 Builds and tests each of selftests/mutants/*.patch (or those named), and prints
-which test killed it. A mutant is a diff against build/tree; above it stand a
-line that says what is broken, and
-  Patch: SERIES SUBJECT              the patch whose line it breaks
-  Run: KERNEL TOPOLOGY ARGUMENTS     where to look, as in selftests/suites/hmm/runs; may
+which test killed it. A mutant is a diff against build/tree, or against this
+repository if it breaks a driver of selftests/modules; above it stand a line that
+says what is broken, and
+  Patch: SERIES SUBJECT              the patch whose line it breaks, or
+  Module: NAME                       the driver
+  Suite: SUITE                       whose tests must notice (hmm)
+  Run: KERNEL TOPOLOGY ARGUMENTS     where to look, as in the suite's runs; may
                                      stand several times
   Killed-by: TEST...                 at least one of these must fail, or break the guest
   Survives: WHY                      instead: the proof that no test can see it
@@ -61,8 +64,14 @@ runs=()
 for name in "${names[@]}"; do
 	f=$mutants/$name.patch
 	[ -f "$f" ] || die "no mutant $name; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
-	grep -qxF "$(header "$name" Patch)" <<<"$subjects" ||
-		die "$f: no such patch in build/tree: $(header "$name" Patch)"
+	if [ -n "$(header "$name" Module)" ]; then
+		[ -d "$TOP/selftests/modules/$(header "$name" Module)" ] || die "$f: no such driver: $(header "$name" Module)"
+	else
+		grep -qxF "$(header "$name" Patch)" <<<"$subjects" ||
+			die "$f: no such patch in build/tree: $(header "$name" Patch)"
+	fi
+	suite=$(header "$name" Suite)
+	[ -x "$TOP/selftests/suites/${suite:=hmm}/run" ] || die "$f: no suite $suite that runs in a guest"
 	[ -n "$(header "$name" Run)" ] || die "$f: no line Run:"
 	case $(header "$name" Killed-by | wc -l),$(header "$name" Survives | wc -l) in
 	1,0 | 0,1) ;;
@@ -75,7 +84,7 @@ for name in "${names[@]}"; do
 		esac
 		[ -f "$TOP/selftests/topologies/$topology" ] || die "$f: no topology $topology"
 		[[ " ${kernels[*]} " == *" $kernel "* ]] || kernels+=("$kernel")
-		runs+=("$kernel $topology $args")
+		runs+=("$suite $kernel $topology $args")
 	done < <(header "$name" Run)
 done
 
@@ -123,16 +132,25 @@ kgit "$tree" reset -q --hard FETCH_HEAD
 kgit "$tree" clean -q -f -d
 [ -z "$(kgit "$upstream" status --porcelain)" ] || step "mutants: build/tree has edits that are not committed: left out"
 ln -sfn ../base "$work/base"
+modules=$work/selftests/modules
+
+unmutate() {
+	kgit "$tree" reset -q --hard
+	rm -rf "$modules"
+	mkdir -p "${modules%/*}"
+	cp -a "$TOP/selftests/modules" "$modules"
+}
+unmutate
 
 build() { # KERNEL...
-	attend env BUILD="$work" "$TOP/scripts/kernel.sh" build "$@" 8>&-
+	attend env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" build "$@" 8>&-
 }
 
-# run_tests DIR KERNEL TOPOLOGY ARGUMENT...
+# run_tests DIR SUITE KERNEL TOPOLOGY ARGUMENT...
 run_tests() {
 	local rc=0
 	attend env BUILD="$work" BOOT_TIMEOUT=30 TEST_TIMEOUT="${TEST_TIMEOUT:-120}" SILENCE_TIMEOUT=30 \
-		"$TOP/scripts/vm.sh" run -q -o "$1" "$2" "$3" /suites/hmm/run "${@:4}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
+		"$TOP/scripts/vm.sh" run -q -o "$1" "$3" "$4" "/suites/$2/run" "${@:5}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
 	[ -f "$1/results.json" ] || {
 		cat "$tmp/run.log" >&2
 		die "could not run: ${*:2}"
@@ -182,11 +200,14 @@ some() {
 
 # test_mutant NAME: sets verdict, and result to ok or not ok
 test_mutant() {
-	local name=$1 expected test seen='' by='' rest='' run dir
+	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree
 	expected=$(header "$name" Killed-by)
-	kgit "$tree" apply "$mutants/$name.patch" >"$tmp/apply.log" 2>&1 || {
+	suite=$(header "$name" Suite)
+	[ -z "$(header "$name" Module)" ] || where=$work
+	# The ceiling: what is not in build/mutants/tree is in no git tree.
+	GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/apply.log" 2>&1 || {
 		cat "$tmp/apply.log" >&2
-		die "$mutants/$name.patch does not apply to build/tree"
+		die "$mutants/$name.patch does not apply to ${where#"$TOP/"}"
 	}
 	# shellcheck disable=SC2046
 	build $(header "$name" Run | cut -d ' ' -f 1 | sort -u) >"$tmp/build.log" 2>&1 || {
@@ -197,11 +218,12 @@ test_mutant() {
 	mkdir "$tmp/out"
 	cp "$mutants/$name.patch" "$tmp/out/"
 	while read -r -u 7 run; do
+		run="${suite:-hmm} $run"
 		dir=$(run_dir "$tmp/out" "$run")
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || seen+=" $(killers "$dir")"
 	done 7< <(header "$name" Run)
-	kgit "$tree" reset -q --hard
+	unmutate
 
 	for test in $seen; do
 		if [[ " $expected " == *" $test "* ]]; then

@@ -16,6 +16,7 @@ A suite is a folder with
   run   with these arguments, which prints KTAP
   host  a program that prints KTAP on the host
   may-skip, same  see those of the suite hmm
+  icount  first arguments of the runs that get virtual time, one a line
 
 Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
 something did, 2 if a run could not take place.
@@ -63,6 +64,12 @@ for dir in "$suites"/*/; do
 	done < <(rows "$dir/runs")
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
+
+# A newer QEMU that a topology needs is fetched now: if it cannot be had, that is said before an hour of tests.
+while read -r version; do
+	"$TOP/scripts/qemu.sh" "$version" >/dev/null
+done < <(printf '%s\n' "${todo[@]}" | awk -v dir="$TOP/selftests/topologies/" '$2 != "host" { print dir $3 }' |
+	sort -u | xargs -r sed -n 's/^qemu=//p' | sort -u)
 
 tmp=$(mktemp -d)
 # Each job is a process group (set -m), so that all of it ends with this script.

@@ -11,13 +11,16 @@ usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
 run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
 DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
 command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
-suite's /suites/SUITE/run, its file may-skip says which tests may skip.
+suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
+whose first argument is a line of its file icount gets virtual time and one
+processor. What the guest writes to /dev/kmsg as "monitor: device_del ID" goes to
+QEMU's monitor, the answer to monitor.log.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
 
 KERNEL is a folder of build/kernels, TOPOLOGY a file of selftests/topologies
-(what they may say: selftests/topologies/README).
+(what they may say: selftests/topologies/README) or, with a slash, the path of one.
 
 Limits in seconds, all multiplied by SLOWDOWN (1):
   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
@@ -32,41 +35,62 @@ EOF
 
 # topology FILE: sets what the file says, and qemu_devices from its devices, exporters and importers.
 topology() {
-	local key value n=0
-	description='' cpu='' memory='' append='' verdict='' dma_bits=64 masked=no
+	local key value exporters=0 importers=0
+	description='' cpu='' memory='' append='' verdict='' data='' shape=direct dma_bits=64 masked=no qemu_least=0
 	qemu_devices=()
 	while IFS='=' read -r key value || [ -n "$key" ]; do
 		case $key in
 		'' | '#'*) ;;
-		description | cpu | memory | verdict | dma_bits | masked) printf -v "$key" %s "$value" ;;
-		data) ;;
+		description | cpu | memory | verdict | data | shape | dma_bits | masked) printf -v "$key" %s "$value" ;;
+		qemu) qemu_least=$value ;;
 		append) append+=" $value" ;;
 		device) qemu_devices+=(-device "$value") ;;
 		exporter)
-			qemu_devices+=(-object "memory-backend-ram,id=bar$n,size=16M,share=on")
-			qemu_devices+=(-device "ivshmem-plain,memdev=bar$n,$value")
-			n=$((n + 1))
+			qemu_devices+=(-object "memory-backend-ram,id=bar$exporters,size=16M,share=on")
+			qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
+			exporters=$((exporters + 1))
 			;;
-		importer) qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,$value") ;;
+		importer)
+			qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=importer$importers,$value")
+			importers=$((importers + 1))
+			;;
 		*) die "$1: not known: $key (see selftests/topologies/README)" ;;
 		esac
 	done <"$1"
 	{ [ -n "$cpu" ] && [ -n "$memory" ]; } || die "$1: cpu and memory are needed"
+	must_be "$1" verdict "$verdict" '((bus|bridge|none)( |$))*'
+	must_be "$1" data "$data" 'yes|no: .+'
+	must_be "$1" shape "$shape" 'direct|iova'
+	must_be "$1" dma_bits "$dma_bits" '[0-9]+'
+	must_be "$1" masked "$masked" 'yes|no'
+	must_be "$1" qemu "$qemu_least" '[0-9]+'
+}
+
+must_be() { # FILE KEY VALUE PATTERN
+	[[ $3 =~ ^($4)$ ]] || die "$1: $2=$3: must be of the form $4 (see selftests/topologies/README)"
+}
+
+# virtual_time SUITE ARGUMENT...: the suite wants it for runs with this first argument.
+virtual_time() {
+	local list=$TOP/selftests/suites/$1/icount
+	[ $# -gt 1 ] && [ -f "$list" ] && grep -qxF -e "$2" < <(sed 's/[[:space:]]*#.*//' "$list")
 }
 
 # qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
 qemu_command() {
-	local cmdline
+	local cmdline processors=(-smp 2)
+	# For devices that are slow by the clock (edu takes 100 ms to do a transfer): an idle guest's clock leaps to the next timer.
+	! virtual_time "$suite" "${@:2}" || processors=(-smp 1 -icount "shift=3,sleep=off")
 	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
 	# An oops leaves the guest in an unknown state: stop there.
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
-	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits"
+	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits HMM_P2P_DATA=${data%%:*} HMM_P2P_SHAPE=$shape"
 	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
 	[ "$slowdown" = 1 ] || cmdline+=" KSFT_MACHINE_SLOW=yes"
 	cmdline+=" -- $*"
 	qemu=(
-		"$qemu_binary" -machine q35 -accel tcg -cpu "$cpu" -smp 2 -m "$memory"
+		"$qemu_binary" -machine q35 -accel tcg -cpu "$cpu" "${processors[@]}" -m "$memory"
 		-nodefaults -no-user-config -display none -no-reboot
 		-device "isa-debug-exit,iobase=0x501,iosize=1"
 		"${qemu_devices[@]}"
@@ -75,14 +99,16 @@ qemu_command() {
 }
 
 setup() { # KERNEL TOPOLOGY
-	kernel=$1 topology_name=$2
+	local file=$TOP/selftests/topologies/$2
+	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
 	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
-	[ "$topology_name" != README ] || topology_name=''
-	[ -f "$TOP/selftests/topologies/$topology_name" ] ||
+	[[ $2 != */* ]] || file=$2
+	{ [ -f "$file" ] && [ "$topology_name" != README ]; } ||
 		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"
-	topology "$TOP/selftests/topologies/$topology_name"
+	topology "$file"
 	qemu_binary=${QEMU:-qemu-system-x86_64}
+	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
 		die "$qemu_binary --version fails"
@@ -164,8 +190,9 @@ trap 'exit 143' TERM
 
 {
 	echo '#!/bin/sh'
+	echo '# Ctrl-A X ends it. Ctrl-A C leads to the monitor, for what the guest asks of it on a line "monitor: ...".'
 	printf exec
-	for word in "${qemu[@]}" -serial stdio; do
+	for word in "${qemu[@]}" -serial mon:stdio; do
 		case $word in
 		-*) printf ' \\\n\t%s' "$word" ;;
 		*) printf ' %s' "${word@Q}" ;;
@@ -177,11 +204,28 @@ chmod +x "$part/qemu.sh"
 cp "$kdir/config" "$part/config"
 console=$part/console.log
 exec {log}>"$console"
+# QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. Opened for reading too, the FIFO never waits for
+# QEMU and outlives it.
+monitor=$part/monitor asked=''
+mkfifo "$monitor.in"
+: >"$monitor.out"
+exec {to_monitor}<>"$monitor.in"
+
+# ask_monitor COMMAND: for the guest; nothing of what else the monitor can do (it reaches the host's files).
+ask_monitor() {
+	if [[ $1 =~ ^device_del\ [A-Za-z0-9_-]+$ ]]; then
+		printf '%s\n' "$1" >&"$to_monitor"
+		asked=yes
+	else
+		printf 'vm.sh: the guest may not ask this of the monitor: %s\n' "$1" >&"$log"
+	fi
+}
 
 # QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
 # script, however that ends.
 start=${EPOCHREALTIME/[.,]/}
-exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio </dev/null 2>"$part/qemu.err")
+exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
+	-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor </dev/null 2>"$part/qemu.err")
 pid=$!
 
 # Times are tenths of a second since then.
@@ -208,6 +252,7 @@ while :; do
 		}
 		;;
 	*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;
+	*'] monitor: '*) ask_monitor "${line#*'] monitor: '}" ;;
 	*'] Kernel panic - not syncing'*)
 		# panic=-1 ends QEMU after the call trace; a panic before the command line was parsed would hang.
 		panic=${line#*] } stage='the end after the panic' limit=10 since=$now
@@ -223,7 +268,10 @@ done
 qemu_status=0
 wait "$pid" || qemu_status=$?
 pid=
-exec {serial}<&- {log}>&-
+exec {serial}<&- {log}>&- {to_monitor}>&-
+# Its line editor redraws the line with each character.
+[ -z "$asked" ] || sed 's/\r$//; s/.*\x1b\[D//; s/\x1b\[[A-Z]//g; /^(qemu) $/d' "$monitor.out" >"$monitor.log"
+rm "$monitor.in" "$monitor.out"
 
 guest_status=''
 if [ -n "$panic" ]; then

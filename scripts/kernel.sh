@@ -17,6 +17,8 @@ END
 # Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
 mm_programs=(hmm-tests)
 mm_files=(test_hmm.sh)
+# Folders of tools/testing/selftests whose scripts the guest runs; those of rdma read the helpers in the other one.
+script_folders=(rdma kselftest)
 
 case ${1:-} in
 build) [ $# -ge 2 ] || {
@@ -165,6 +167,10 @@ selftests() {
 	done
 	for p in "${mm_files[@]}"; do
 		install "$mm/$p" "$tmp/kselftest/mm/$p"
+	done
+	for p in "${script_folders[@]}"; do
+		mkdir "$tmp/kselftest/$p"
+		install "$src/tools/testing/selftests/$p"/*.sh "$tmp/kselftest/$p"
 	done
 }
 

@@ -9,8 +9,8 @@
  * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads
  * HMM_P2P_SHAPE    how DMA addresses come about: direct or iova
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -43,6 +43,7 @@ FIXTURE(dma)
 	bool data;			/* bytes arrive */
 	unsigned int shape;
 	char *mem;			/* NPAGES, in small pages */
+	char *observer;			/* the same memory once more, see share_mem() */
 	char *buf;			/* as many for the other side */
 	struct edu_hmm_page *pages;	/* what state() saw */
 	uint64_t refused;		/* what fault() was told */
@@ -526,8 +527,9 @@ TEST_F_TIMEOUT(dma, huge, 600)
 	ASSERT_TRUE(export_pages(self->exp[0], mem, 512, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_GT(reg(self->imp[0], mem, 512), 0);
-	/* Beginning in the middle, which the walk must not take for the start. */
+	/* Beginning in the middle, which the walk must not take for the start. One call: it is a huge page indeed. */
 	ASSERT_EQ(fault(self, self->imp[0], mem + 100 * PAGE, 32, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).op_calls - before.op_calls, 1);
 	ASSERT_EQ(state(self, self->imp[0], mem + 100 * PAGE, 1), 0);
 	first = self->pages[0].phys - 100 * PAGE;
 	ASSERT_EQ(fault(self, self->imp[0], mem, 512, EDU_HMM_WRITE), 0);
@@ -612,11 +614,28 @@ struct flight {
 	uint64_t phys;		/* of the page that the device works on */
 	int how;
 	int error;		/* line of this file that failed, in the process that began it */
-	volatile int ready;
+	int ready;
 };
 
-/* Let the device write 2048 bytes of seed 2 to the first page, which has seed 1. Return: 0, or the line that failed. */
-static int take_off(FIXTURE_DATA(dma) *self, bool alias, struct flight *f)
+/* Replace the memory by some that can still be looked at when it is not mapped any more. */
+static bool share_mem(FIXTURE_DATA(dma) *self)
+{
+	int fd = memfd_create("dma-tests", MFD_CLOEXEC);
+	void *mem;
+
+	if (fd < 0 || ftruncate(fd, NPAGES * PAGE))
+		return false;
+	self->observer = mmap(NULL, NPAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	mem = mmap(self->mem, NPAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	close(fd);
+	return self->observer != MAP_FAILED && mem == self->mem;
+}
+
+/*
+ * Let the device write 2048 bytes of seed 2 to the first page, which has seed 1, or read as many. Return: 0, or the line that
+ * failed.
+ */
+static int take_off(FIXTURE_DATA(dma) *self, bool alias, unsigned int flags, struct flight *f)
 {
 	fill(self->mem, PAGE, 1);
 	if (alias && !export_pages(self->exp[0], self->mem, 1, 1))
@@ -630,7 +649,7 @@ static int take_off(FIXTURE_DATA(dma) *self, bool alias, struct flight *f)
 	if (f->how != (alias ? self->how[0] : EDU_HMM_RAM))
 		return __LINE__;
 	fill(self->buf, 2048, 2);
-	if (dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC))
+	if (dma(self->imp[0], self->mem, self->buf, 2048, flags | EDU_HMM_ASYNC))
 		return __LINE__;
 	return edu_stats(self->imp[0]).in_flight ? 0 : __LINE__;
 }
@@ -662,13 +681,13 @@ static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma)
 	if (!pid) {
 		/* A file of test_hmm belongs to the process that opened it. */
 		self->exp[0] = open_exporter(0);
-		f->error = take_off(self, alias, f);
-		f->ready = 1;
+		f->error = take_off(self, alias, EDU_HMM_WRITE, f);
+		__atomic_store_n(&f->ready, 1, __ATOMIC_RELEASE);
 		while (act == KILL)
 			pause();
 		_exit(0);
 	}
-	while (!f->ready)
+	while (!__atomic_load_n(&f->ready, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	if (act == KILL)
 		kill(pid, SIGKILL);
@@ -686,10 +705,12 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 
 	f = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(f, MAP_FAILED);
+	if (!alias && (act == MUNMAP || act == DONTNEED || act == EXIT || act == KILL))
+		ASSERT_TRUE(share_mem(self));
 	if (act == EXIT || act == KILL)
 		leave_in_flight(_metadata, self, alias, act, f);
 	else
-		ASSERT_EQ(take_off(self, alias, f), 0);
+		ASSERT_EQ(take_off(self, alias, EDU_HMM_WRITE, f), 0);
 
 	switch (act) {
 	case MUNMAP:
@@ -711,15 +732,17 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 		pid = spawn();
 		ASSERT_GE(pid, 0);
 		if (!pid) {
+			bool early = filled(self->mem, 0, 2048, 2);
 			char byte;
 
-			if (read(go[0], &byte, 1) != 1)
+			if (read(go[0], &byte, 1) != 1 || !early)
 				_exit(1);
 			_exit(filled(self->mem, 0, 2048, 2) && filled(self->mem + 2048, 2048, 2048, 1) ? 0 : 2);
 		}
 		break;
 	case MPROTECT:
 		ASSERT_EQ(mprotect(self->mem, PAGE, PROT_READ), 0);
+		EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
 		break;
 	case EXIT:
 	case KILL:
@@ -732,17 +755,18 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 	EXPECT_EQ(stats.waits, 1);
 	EXPECT_EQ(stats.dropped, 1);
 
-	/* If the memory is free now, the device leaves it alone from now on. */
+	/* Where nobody of this process has the memory any more, the device leaves it alone from now on. */
+	place = self->observer;
 	if (reachable(f->how) && act != FORK && act != MPROTECT) {
 		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
 		place = bar_page(self, 0, f->phys);
 		ASSERT_NE(place, NULL);
-		memset(place, 0xee, PAGE);
-		usleep(LATE_US);
-		EXPECT_TRUE(all(place, PAGE, 0xee));
-	} else {
-		usleep(LATE_US);
 	}
+	if (place)
+		memset(place, 0xee, PAGE);
+	usleep(LATE_US);
+	if (place)
+		EXPECT_TRUE(all(place, PAGE, 0xee));
 	ASSERT_EQ(edu_wait(self->imp[0]), 0);
 	if (act == EXIT || act == KILL) {
 		EXPECT_EQ(how(self, self->imp[0], self->mem), -EPERM);
@@ -755,7 +779,8 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 		EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), -EFAULT);
 		break;
 	case DONTNEED:
-		EXPECT_TRUE(all(self->mem, PAGE, 0));
+		/* Of a file it is what was put there last. */
+		EXPECT_TRUE(all(self->mem, PAGE, self->observer ? 0xee : 0));
 		break;
 	case FORK:
 		/* A write of the device is a write of this process: the child does not see it. */
@@ -808,13 +833,44 @@ IN_FLIGHT_ALIAS(mprotect, MPROTECT)
 IN_FLIGHT_ALIAS(exit, EXIT)
 IN_FLIGHT_ALIAS(kill, KILL)
 
+/* The device reads while the memory is taken away: what comes there next is none of its business. */
+static void read_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias)
+{
+	struct flight f;
+	char *place;
+
+	if (!alias)
+		ASSERT_TRUE(share_mem(self));
+	ASSERT_EQ(take_off(self, alias, 0, &f), 0);
+	ASSERT_EQ(munmap(self->mem, PAGE), 0);
+	EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
+	place = alias ? bar_page(self, 0, f.phys) : self->observer;
+	ASSERT_NE(place, NULL);
+	memset(place, 0xee, PAGE);
+	ASSERT_EQ(edu_wait(self->imp[0]), 0);
+	EXPECT_TRUE(filled(self->buf, 0, 2048, 1));
+}
+
+TEST_F_TIMEOUT(dma, in_flight_read_ram, 120)
+{
+	read_in_flight(_metadata, self, false);
+}
+
+TEST_F_TIMEOUT(dma, in_flight_read_alias, 120)
+{
+	needs_data(self->how[0]);
+	if (!reachable(self->how[0]))
+		SKIP(return, "there are no aliases in this topology");
+	read_in_flight(_metadata, self, true);
+}
+
 /* The last to close the file while the device works: the memory stays, the device is done with it. */
 TEST_F_TIMEOUT(dma, in_flight_close, 120)
 {
 	struct flight f;
 
 	needs_data(self->how[0]);
-	ASSERT_EQ(take_off(self, true, &f), 0);
+	ASSERT_EQ(take_off(self, true, EDU_HMM_WRITE, &f), 0);
 	ASSERT_EQ(close(self->imp[0]), 0);
 	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
 	EXPECT_EQ(edu_wait(self->imp[0]), -EBADF);
@@ -828,9 +884,14 @@ TEST_F_TIMEOUT(dma, in_flight_close, 120)
 /* Whatever is wrong with an argument is an errno. */
 TEST_F_TIMEOUT(dma, bad_input, 120)
 {
+	char *many = anon(2 * EDU_HMM_LOCAL_PAGES * PAGE), *edge = anon(2 * PAGE);
 	void *bad = (void *)1UL;
 	int fd = self->imp[0];
 	pid_t pid;
+	int big;
+
+	ASSERT_TRUE(many && edge);
+	ASSERT_EQ(mprotect(edge + PAGE, PAGE, PROT_NONE), 0);
 
 #define REGISTER(_addr, _n, ...) ({ struct edu_hmm_register c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_REGISTER, &c); })
 #define FAULT(_addr, _n, ...) ({ struct edu_hmm_fault c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_FAULT, &c); })
@@ -898,7 +959,27 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	EXPECT_EQ(MIGRATE(self->mem + 1, 1), -EINVAL);
 	EXPECT_EQ(MIGRATE(self->mem, 0), -EINVAL);
 	EXPECT_EQ(MIGRATE(self->mem, NPAGES + 1), -EINVAL);
+	EXPECT_EQ(MIGRATE(self->mem, ~0ULL), -EINVAL);
+	EXPECT_EQ(MIGRATE(self->mem, 1ULL << 52), -EINVAL);
 	EXPECT_EQ(call(fd, EDU_HMM_MIGRATE, bad), -EFAULT);
+	/* Buffers that end in nowhere. */
+	EXPECT_EQ(dma(fd, self->mem, edge, 2 * PAGE, 0), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, edge, 2 * PAGE, EDU_HMM_WRITE), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, (void *)-PAGE, 2 * PAGE, EDU_HMM_WRITE), -EFAULT);
+
+	/* More than the device has. */
+	big = open_importer(0);
+	ASSERT_GE(big, 0);
+	ASSERT_GT(reg(big, many, 2 * EDU_HMM_LOCAL_PAGES), 0);
+	fd = big;
+	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES + 1), -EINVAL);
+	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES), 0);
+	EXPECT_EQ(MIGRATE(many + EDU_HMM_LOCAL_PAGES * PAGE, EDU_HMM_LOCAL_PAGES), 0);
+	EXPECT_EQ(how(self, fd, many), EDU_HMM_NONE);
+	ASSERT_EQ(close(big), 0);
+	EXPECT_EQ(FAULT(many, 1), -EBADF);
+	EXPECT_EQ(REGISTER(many, 1), -EBADF);
+	fd = self->imp[0];
 
 	/* Nothing there. */
 	ASSERT_EQ(munmap(self->mem, PAGE), 0);
@@ -968,35 +1049,112 @@ static bool take_away(const char *bdf, const char *id, bool unplug)
 	return access(path, F_OK);
 }
 
+/* Each of several importers has a place of its own in each page and finds there what it has written last. */
+#define SLOT		64
+#define BUSY_PAGES	4
+
+struct importer {
+	pthread_t thread;
+	FIXTURE_DATA(dma) *self;
+	int n;
+	int fd;
+	bool stop;
+	unsigned int rounds;	/* that were right */
+	int error;		/* errno of the first call that failed, or 1 if the data were wrong */
+};
+
+static void *import(void *arg)
+{
+	struct importer *i = arg;
+	char out[SLOT], in[SLOT];
+
+	while (!__atomic_load_n(&i->stop, __ATOMIC_RELAXED) && !i->error) {
+		char *slot = i->self->mem + i->rounds % BUSY_PAGES * PAGE + i->n * SLOT;
+
+		fill(out, SLOT, i->rounds + 1);
+		i->error = dma(i->fd, slot, out, SLOT, EDU_HMM_WRITE);
+		if (!i->error)
+			i->error = dma(i->fd, slot, in, SLOT, 0);
+		if (!i->error && memcmp(in, out, SLOT))
+			i->error = 1;
+		if (!i->error)
+			__atomic_fetch_add(&i->rounds, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Begin, by device @n, and wait for the first round. */
+static bool start_importer(FIXTURE_DATA(dma) *self, struct importer *i, int n)
+{
+	*i = (struct importer){ .self = self, .n = n, .fd = open_importer(n % self->nimp) };
+	if (i->fd < 0 || reg(i->fd, self->mem, NPAGES) < 0 || pthread_create(&i->thread, NULL, import, i))
+		return false;
+	while (!__atomic_load_n(&i->rounds, __ATOMIC_RELAXED) && !i->error)
+		usleep(10000);
+	return !i->error;
+}
+
+static void stop_importer(struct importer *i)
+{
+	__atomic_store_n(&i->stop, true, __ATOMIC_RELAXED);
+	pthread_join(i->thread, NULL);
+}
+
+/* Is the last round of an importer what the CPU sees? */
+static bool imported(FIXTURE_DATA(dma) *self, const struct importer *i)
+{
+	return filled(self->mem + (i->rounds - 1) % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT, i->rounds);
+}
+
+
 /* The exporter goes away while its pages are mapped, and while the device writes to one of them. */
 static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
 {
 	const size_t n = 8;
 	struct hmm_dmirror_p2p_stats before;
+	struct importer imp;
 
 	ASSERT_EQ(munmap(self->bar[0], exp_stats(self->exp[0]).bar_pages * PAGE), 0);
 	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
-	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
-	fill(self->buf, 2048, 2);
-	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+	EXPECT_EQ(how(self, self->imp[0], self->mem + BUSY_PAGES * PAGE), self->how[0]);
+	/* How long the host takes to pull the plug is anybody's guess: a thread keeps the device busy meanwhile. */
+	if (unplug) {
+		ASSERT_TRUE(start_importer(self, &imp, 0));
+	} else {
+		fill(self->buf, 2048, 2);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+	}
 
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", unplug));
 	EXPECT_EQ(exp_stats(self->exp[0]).bound, 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).bar_pages, 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n);
-	if (reachable(self->how[0])) {
-		EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
-		EXPECT_EQ(edu_stats(self->imp[0]).waits, 1);
-		EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
-	}
-	ASSERT_EQ(edu_wait(self->imp[0]), 0);
+	if (reachable(self->how[0]))
+		EXPECT_EQ(how(self, self->imp[0], self->mem + BUSY_PAGES * PAGE), EDU_HMM_NONE);
 
 	/* What the device has written last was saved, and everything else. */
-	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
-	EXPECT_TRUE(filled(self->mem + 2048, 2048, n * PAGE - 2048, 1));
+	if (unplug) {
+		unsigned int rounds = __atomic_load_n(&imp.rounds, __ATOMIC_RELAXED);
+
+		while (__atomic_load_n(&imp.rounds, __ATOMIC_RELAXED) < rounds + 2 && !imp.error)
+			usleep(10000);
+		stop_importer(&imp);
+		EXPECT_EQ(imp.error, 0);
+		EXPECT_TRUE(imported(self, &imp));
+		EXPECT_TRUE(filled(self->mem + SLOT, SLOT, PAGE - SLOT, 1));
+	} else {
+		if (reachable(self->how[0])) {
+			EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
+			EXPECT_EQ(edu_stats(self->imp[0]).waits, 1);
+		}
+		ASSERT_EQ(edu_wait(self->imp[0]), 0);
+		EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+		EXPECT_TRUE(filled(self->mem + 2048, 2048, PAGE - 2048, 1));
+	}
+	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE, (n - BUSY_PAGES) * PAGE, 1));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(self->refused, 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_RAM);
@@ -1009,6 +1167,7 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
 {
 	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem + 16 * PAGE, .npages = 4 };
+	struct importer imp, waiter;
 	struct hmm_dmirror_p2p_stats before;
 	const size_t n = 8;
 	char bdf[32];
@@ -1021,10 +1180,18 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE), 0);
-	fill(self->buf, 2048, 2);
-	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+	/* Threads that use the device, and then one that has the engine and does not give it back. */
+	ASSERT_TRUE(start_importer(self, &imp, 0));
+	ASSERT_TRUE(start_importer(self, &waiter, self->nimp));
+	fill(self->buf, 64, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem + PAGE / 2, self->buf, 64, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
 
 	ASSERT_TRUE(take_away(bdf, "importer0", unplug));
+	stop_importer(&imp);
+	stop_importer(&waiter);
+	EXPECT_EQ(imp.error, -ENODEV);
+	EXPECT_EQ(waiter.error, -ENODEV);
+	ASSERT_EQ(close(imp.fd), 0);
 	EXPECT_EQ(fault(self, self->imp[0], self->mem, n, 0), -ENODEV);
 	EXPECT_EQ(state(self, self->imp[0], self->mem, n), -ENODEV);
 	EXPECT_EQ(call(self->imp[0], EDU_HMM_MIGRATE, &migrate), -ENODEV);
@@ -1035,12 +1202,16 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 		EXPECT_EQ(exp_stats(self->exp[0]).bar_live, n);
 		EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
 	}
-	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
-	EXPECT_TRUE(filled(self->mem + 2048, 2048, NPAGES * PAGE - 2048, 1));
+	EXPECT_TRUE(imported(self, &imp));
+	EXPECT_TRUE(filled(self->mem + PAGE / 2, 0, 64, 2));
+	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE, (NPAGES - BUSY_PAGES) * PAGE, 1));
 	/* The notifier of a range whose device has gone. */
 	ASSERT_EQ(madvise(self->mem, n * PAGE, MADV_DONTNEED), 0);
 	EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
 	ASSERT_EQ(close(self->imp[0]), 0);
+	/* Otherwise the exit of the process closes it; as long as it is open the name is taken. */
+	if (!unplug)
+		close(waiter.fd);
 }
 
 TEST_F_TIMEOUT(dma, unbind_exporter, 120)
@@ -1074,115 +1245,145 @@ TEST_F_TIMEOUT(dma, unbind_importer, 120)
 
 TEST_F_TIMEOUT(dma, unplug_exporter, 180)
 {
+	needs_data(self->how[0]);
 	exporter_gone(_metadata, self, true);
 }
 
 TEST_F_TIMEOUT(dma, unplug_importer, 180)
 {
+	needs_data(self->how[0]);
 	importer_gone(_metadata, self, true);
-}
-
-/* Each of several importers has a place of its own in each page and finds there what it has written last. */
-#define SLOT		64
-#define BUSY_PAGES	4
-
-struct importer {
-	pthread_t thread;
-	FIXTURE_DATA(dma) *self;
-	int n;
-	int fd;
-	volatile bool *stop;
-	unsigned int rounds;
-	int error;		/* errno of the first call that failed, or 1 if the data were wrong */
-};
-
-static void *import(void *arg)
-{
-	struct importer *i = arg;
-	char out[SLOT], in[SLOT];
-
-	while (!*i->stop && !i->error) {
-		char *slot = i->self->mem + i->rounds % BUSY_PAGES * PAGE + i->n * SLOT;
-
-		fill(out, SLOT, ++i->rounds);
-		i->error = dma(i->fd, slot, out, SLOT, EDU_HMM_WRITE);
-		if (!i->error)
-			i->error = dma(i->fd, slot, in, SLOT, 0);
-		if (!i->error && memcmp(in, out, SLOT))
-			i->error = 1;
-	}
-	return NULL;
 }
 
 TEST_F_TIMEOUT(dma, concurrent_importers, 300)
 {
-	struct importer imp[IMPORTERS] = {};
-	struct timespec start, now;
-	volatile bool stop = false;
-	unsigned int moves = 0;
+	struct hmm_dmirror_p2p_stats before, now;
+	struct importer imp[IMPORTERS];
+	uint64_t dropped = 0;
 
 	needs_data(self->how[0]);
-	memset(self->mem, 0, BUSY_PAGES * PAGE);
-	for (int i = 0; i < IMPORTERS; i++) {
-		imp[i] = (struct importer){ .self = self, .n = i, .stop = &stop };
-		imp[i].fd = open_importer(i % self->nimp);
-		ASSERT_GE(imp[i].fd, 0);
-		ASSERT_GT(reg(imp[i].fd, self->mem, NPAGES), 0);
-		ASSERT_EQ(pthread_create(&imp[i].thread, NULL, import, imp + i), 0);
-	}
-	/* The pages go to and fro below them. */
-	clock_gettime(CLOCK_MONOTONIC, &start);
+	before = exp_stats(self->exp[0]);
+	for (int i = 0; i < IMPORTERS; i++)
+		ASSERT_TRUE(start_importer(self, imp + i, i));
+	/* The pages go to and fro below them, until each has gone five times. */
 	do {
 		mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf, BUSY_PAGES);
-		usleep(150000);
-		if (++moves % 4 == 0)
-			for (int p = 0; p < BUSY_PAGES; p++)
-				(void)*(volatile char *)(self->mem + p * PAGE);
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec - start.tv_sec < 6);
-	stop = true;
+		usleep(200000);
+		for (int p = 0; p < BUSY_PAGES; p++)
+			(void)*(volatile char *)(self->mem + p * PAGE);
+		now = exp_stats(self->exp[0]);
+	} while (now.migrated - before.migrated < 5 * BUSY_PAGES);
 	for (int i = 0; i < IMPORTERS; i++) {
-		ASSERT_EQ(pthread_join(imp[i].thread, NULL), 0);
+		stop_importer(imp + i);
 		EXPECT_EQ(imp[i].error, 0) TH_LOG("importer %d after %u rounds", i, imp[i].rounds);
-		EXPECT_GT(imp[i].rounds, 0);
+		dropped += edu_stats(imp[i].fd).dropped;
 		close(imp[i].fd);
 	}
-	EXPECT_GT(moves, 4);
 	for (int i = 0; i < IMPORTERS; i++)
-		EXPECT_TRUE(filled(self->mem + (imp[i].rounds - 1) % BUSY_PAGES * PAGE + i * SLOT, 0, SLOT, imp[i].rounds));
+		EXPECT_TRUE(imported(self, imp + i));
+	EXPECT_GT(dropped, 0);
+}
+
+/* Two threads of one file, and a child that has it too. */
+TEST_F_TIMEOUT(dma, concurrent_calls, 300)
+{
+	struct importer imp[2];
+	int wrong = 0;
+	pid_t pid;
+
+	needs_data(self->how[0]);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, BUSY_PAGES, 0));
+	ASSERT_TRUE(start_importer(self, imp, 0));
+	imp[1] = (struct importer){ .self = self, .n = 1, .fd = imp[0].fd };
+	ASSERT_EQ(pthread_create(&imp[1].thread, NULL, import, imp + 1), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		for (int i = 0; i < 20; i++) {
+			wrong |= dma(imp[0].fd, self->mem, self->buf, 64, 0) != -EPERM;
+			wrong |= fault(self, imp[0].fd, self->mem, 1, 0) != -EPERM;
+		}
+		_exit(wrong);
+	}
+	for (int i = 0; i < 20; i++) {
+		EXPECT_EQ(fault(self, imp[0].fd, self->mem, NPAGES, i % 2 ? EDU_HMM_WRITE : 0), 0);
+		EXPECT_EQ(state(self, imp[0].fd, self->mem, NPAGES), 0);
+		EXPECT_EQ(reg(imp[0].fd, self->mem, 1), -EBUSY);
+		usleep(50000);
+	}
+	EXPECT_TRUE(well(pid));
+	for (int i = 0; i < 2; i++) {
+		stop_importer(imp + i);
+		EXPECT_EQ(imp[i].error, 0);
+	}
+	for (int i = 0; i < 2; i++)
+		EXPECT_TRUE(imported(self, imp + i));
+	close(imp[0].fd);
+}
+
+/* Killed in the middle of a call: the memory of the exporter is free then, and stays as it is. */
+TEST_F_TIMEOUT(dma, concurrent_kill, 300)
+{
+	size_t size = exp_stats(self->exp[0]).bar_pages * PAGE;
+	struct importer imp;
+	int *ready;
+	pid_t pid;
+
+	needs_data(self->how[0]);
+	ready = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(ready, MAP_FAILED);
+	for (int round = 0; round < 5; round++) {
+		*ready = 0;
+		pid = spawn();
+		ASSERT_GE(pid, 0);
+		if (!pid) {
+			self->exp[0] = open_exporter(0);
+			if (!export_pages(self->exp[0], self->mem, BUSY_PAGES, 0) || !start_importer(self, &imp, 0))
+				_exit(1);
+			__atomic_store_n(ready, 1, __ATOMIC_RELEASE);
+			pthread_join(imp.thread, NULL);
+			_exit(1);
+		}
+		while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE) && waitpid(pid, NULL, WNOHANG) != pid)
+			usleep(1000);
+		ASSERT_EQ(*ready, 1);
+		usleep(round * 23000);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(waitpid(pid, NULL, 0), pid);
+		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+		memset(self->bar[0] + size / 2, 0xee, 2 * BUSY_PAGES * PAGE);
+		usleep(LATE_US);
+		EXPECT_TRUE(all(self->bar[0] + size / 2, 2 * BUSY_PAGES * PAGE, 0xee));
+	}
 }
 
 /* The range is unmapped, mapped and filled below the device: it sees the new bytes, or none. */
 TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 {
-	struct importer imp = { .self = self };
-	volatile bool stop = false;
-	struct timespec start, now;
+	struct importer imp = { .self = self, .fd = open_importer(0) };
+	long moved;
 
 	needs_data(self->how[0]);
-	imp.stop = &stop;
-	imp.fd = open_importer(0);
 	ASSERT_GE(imp.fd, 0);
 	ASSERT_GT(reg(imp.fd, self->mem, NPAGES), 0);
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	for (int round = 0;; round++) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec - start.tv_sec >= 5)
-			break;
+	for (int round = 0; round < 20; round++) {
 		ASSERT_EQ(pthread_create(&imp.thread, NULL, import, &imp), 0);
 		usleep(50000 + round % 4 * 70000);
 		ASSERT_EQ(munmap(self->mem, BUSY_PAGES * PAGE), 0);
 		ASSERT_EQ(mmap(self->mem, BUSY_PAGES * PAGE, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), self->mem);
-		ASSERT_TRUE(export_pages(self->exp[0], self->mem, BUSY_PAGES, round));
-		stop = true;
-		ASSERT_EQ(pthread_join(imp.thread, NULL), 0);
-		stop = false;
+		fill(self->mem, BUSY_PAGES * PAGE, round);
+		/* The device may take a page back right away. */
+		moved = mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf, BUSY_PAGES);
+		EXPECT_TRUE(moved >= 0 || moved == -ENOENT) TH_LOG("%ld", moved);
+		stop_importer(&imp);
+		imp.stop = false;
 		/* Unmapped between a write and its read: nothing there, or other bytes. */
 		EXPECT_TRUE(!imp.error || imp.error == 1 || imp.error == -EFAULT) TH_LOG("errno %d", -imp.error);
 		imp.error = 0;
-		ASSERT_EQ(dma(imp.fd, self->mem + PAGE - SLOT, self->buf, SLOT, 0), 0);
-		EXPECT_TRUE(filled(self->buf, PAGE - SLOT, SLOT, round));
+		ASSERT_EQ(dma(imp.fd, self->mem, self->buf, BUSY_PAGES * PAGE, 0), 0);
+		for (int p = 0; p < BUSY_PAGES; p++)
+			EXPECT_TRUE(filled(self->buf + p * PAGE + SLOT, p * PAGE + SLOT, PAGE - SLOT, round));
 	}
 	close(imp.fd);
 }

@@ -17,9 +17,11 @@ struct edu_memory;
 
 /**
  * struct edu - one edu device
- * @pdev: the PCI device; only to be used with @gone_lock held and @gone false
+ * @pdev: the PCI device; only to be used with @gone_lock held and @gone false, or by a mirror with its lock held and
+ *	something mapped
  * @gone_lock: held for reading by whoever uses the device, for writing to take it away
  * @gone: the device was taken away
+ * @stuck: a transfer did not end
  * @regs: its registers
  * @staging: one page of coherent memory, on the way to and from the buffer of the device
  * @staging_dma: its DMA address
@@ -38,6 +40,7 @@ struct edu {
 	struct pci_dev *pdev;
 	struct rw_semaphore gone_lock;
 	bool gone;
+	bool stuck;
 
 	void __iomem *regs;
 	void *staging;

@@ -9,13 +9,16 @@
  * one that this device can reach, else they migrate to system memory.
  *
  * Every call but EDU_HMM_STATS and EDU_HMM_WAIT has to come from the process that registered the range. Addresses are user
- * virtual addresses. Errors that all calls have in common:
+ * virtual addresses. Memory that does not answer (userfaultfd) keeps a device that is removed waiting. Errors that all calls
+ * have in common:
  *
  * ENODEV	the PCI device is gone
  * ENXIO	no range is registered
- * EPERM	the range is of another process
+ * EPERM	the range is of another process, or memory to be written is read-only
  * EINVAL	not page aligned where that is asked for, empty, or not within the range; unknown flags
  * EFAULT	an argument, or the memory, cannot be accessed
+ * ENOMEM	no memory
+ * EINTR	a signal came
  * ENOTTY	no such call
  */
 #ifndef EDU_HMM_UAPI_H
@@ -42,7 +45,7 @@ enum edu_hmm_shape {
  * @shape: (out) enum edu_hmm_shape
  * @pad: zero
  *
- * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not cover system memory; ENOMEM.
+ * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not cover system memory.
  */
 struct edu_hmm_register {
 	__u64 addr;
@@ -63,7 +66,7 @@ struct edu_hmm_register {
  * @pad: zero
  * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused in struct hmm_range
  *
- * Errors: EIO, a page could not be DMA mapped; ETIME, invalidated over and over for a second.
+ * Errors: EIO, a page could not be DMA mapped; ETIME, invalidated over and over for ten seconds; EHWPOISON, the memory is bad.
  */
 struct edu_hmm_fault {
 	__u64 addr;
@@ -117,10 +120,10 @@ struct edu_hmm_state {
  *
  * The device takes 100 ms for a transfer of up to 2048 bytes, and it needs one more between its buffer and the driver.
  * With EDU_HMM_ASYNC @addr to @addr + @len may not cross a multiple of EDU_HMM_ASYNC_BYTES; the engine then belongs to this
- * file until EDU_HMM_WAIT, which writes what was read to @ptr.
+ * file until EDU_HMM_WAIT, which writes what was read to @ptr, or drops it if another process calls.
  *
- * Errors: ENOENT, a page is not present or not writable, and EDU_HMM_NO_FAULT; EBUSY, EDU_HMM_WAIT is due; EIO and ETIME as
- * in struct edu_hmm_fault; EINTR.
+ * Errors: ENOENT, a page is not present or not writable, and EDU_HMM_NO_FAULT; EBUSY, EDU_HMM_WAIT is due; EIO also if the
+ * device does not answer; ETIME and EHWPOISON as in struct edu_hmm_fault.
  */
 struct edu_hmm_dma {
 	__u64 addr;
@@ -136,7 +139,7 @@ struct edu_hmm_dma {
  * @npages: (in) length in pages, at most EDU_HMM_LOCAL_PAGES
  * @moved: (out) number of pages that are there now and were not before
  *
- * Only private anonymous memory can move. Errors: ENOMEM, the device cannot have memory.
+ * Only private anonymous memory of a single mapping can move.
  */
 struct edu_hmm_migrate {
 	__u64 addr;

@@ -72,15 +72,18 @@ void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_dire
 
 /**
  * edu_engine_wait - wait for the end of what edu_engine_start() began
- * @edu: the device
+ * @edu: the device, under the same locks as for edu_engine_start(), or that of a mirror with something mapped
  *
- * Return: 0, or -EIO if the device does not answer.
+ * Return: 0, or -EIO if the device does not answer. It then cannot do any DMA any more.
  */
 int edu_engine_wait(struct edu *edu)
 {
 	if (wait_for_completion_timeout(&edu->idle, 60 * HZ))
 		return 0;
 	WARN(1, "%s: no interrupt at the end of a transfer\n", edu->name);
+	pci_clear_master(edu->pdev);
+	edu->stuck = true;
+	complete_all(&edu->idle);
 	return -EIO;
 }
 
@@ -96,6 +99,9 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct edu *edu;
 	int ret;
+
+	if (!dma_bits || dma_bits > 64)
+		return -EINVAL;
 
 	edu = kzalloc_obj(*edu);
 	if (!edu)
@@ -171,6 +177,8 @@ static void edu_remove(struct pci_dev *pdev)
 	edu_engine_wait(edu);
 	edu_mirrors_unmap(edu);
 	up_write(&edu->gone_lock);
+	/* Who waits for the engine finds that the device is gone, and lets in the next one. */
+	up(&edu->engine);
 
 	edu_memory_free(edu);
 	pci_free_irq(pdev, 0, edu);

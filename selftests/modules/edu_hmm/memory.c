@@ -59,7 +59,7 @@ static void edu_folio_free(struct folio *folio)
 }
 
 /* Copy what is to move from the device to pages of system memory; @dst as migrate_vma_pages() wants it. */
-static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned long npages)
+static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned long npages, gfp_t gfp)
 {
 	struct page *spage, *dpage;
 	unsigned long i;
@@ -69,7 +69,7 @@ static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned 
 		spage = migrate_pfn_to_page(src[i]);
 		if (!spage || !(src[i] & MIGRATE_PFN_MIGRATE))
 			continue;
-		dpage = alloc_page(GFP_HIGHUSER_MOVABLE);
+		dpage = alloc_page(GFP_HIGHUSER_MOVABLE | gfp);
 		if (!dpage)
 			continue;
 		lock_page(dpage);
@@ -98,7 +98,7 @@ static vm_fault_t edu_migrate_to_ram(struct vm_fault *vmf)
 
 	if (migrate_vma_setup(&args))
 		return VM_FAULT_SIGBUS;
-	edu_copy_out(&src, &dst, 1);
+	edu_copy_out(&src, &dst, 1, 0);
 	if (src & MIGRATE_PFN_MIGRATE && !dst)
 		ret = VM_FAULT_OOM;
 	migrate_vma_pages(&args);
@@ -256,7 +256,7 @@ void edu_memory_free(struct edu *edu)
 	/* A page that is being faulted right now cannot be taken: look again. */
 	while (!bitmap_empty(memory->used, EDU_HMM_LOCAL_PAGES)) {
 		migrate_device_range(src, PHYS_PFN(memory->pagemap.range.start), EDU_HMM_LOCAL_PAGES);
-		edu_copy_out(src, dst, EDU_HMM_LOCAL_PAGES);
+		edu_copy_out(src, dst, EDU_HMM_LOCAL_PAGES, __GFP_NOFAIL);
 		migrate_device_pages(src, dst, EDU_HMM_LOCAL_PAGES);
 		migrate_device_finalize(src, dst, EDU_HMM_LOCAL_PAGES);
 		cond_resched();

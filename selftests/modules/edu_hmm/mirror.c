@@ -2,9 +2,9 @@
 /*
  * Open files of /dev/edu_hmmN: the mirror of a range of user memory, and DMA to it.
  *
- * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, mmap_lock (taken by HMM and by user copies),
- * edu_mirror.lock. The interval notifier takes only the last, and under it waits for the DMA engine, whose interrupt takes
- * none.
+ * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, then either edu.mirrors_lock or mmap_lock (taken by HMM
+ * and by user copies), edu_mirror.lock. The interval notifier takes only the last, and under it waits for the DMA engine,
+ * whose interrupt takes none.
  */
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
@@ -21,7 +21,8 @@
 
 /* Pages that are looked up at once. */
 #define EDU_WALK_PAGES	512UL
-#define EDU_TIMEOUT	HZ
+/* Every invalidation that comes in between can wait for several devices. */
+#define EDU_TIMEOUT	(10 * HZ)
 
 /**
  * struct edu_mirror - an open file
@@ -70,12 +71,17 @@ static bool edu_writable(struct edu_mirror *m, unsigned long idx)
 /* Drop entries @first to @last - 1, with m->lock held. Return: how many there were. */
 static unsigned long edu_drop(struct edu_mirror *m, unsigned long first, unsigned long last)
 {
-	unsigned long n = 0, i;
+	unsigned long n = 0, i, entry;
+	struct page *page;
 
 	for (i = first; i < last; i++) {
+		entry = m->map.pfn_list[i];
 		if (!edu_present(m, i))
 			continue;
-		hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i);
+		page = hmm_pfn_to_page(entry);
+		/* The page table entry may be clean, and the page be dropped for it. */
+		if (hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i) && entry & HMM_PFN_WRITE && !is_pci_p2pdma_page(page))
+			set_page_dirty(compound_head(page));
 		m->map.pfn_list[i] = 0;
 		m->dma[i] = 0;
 		n++;
@@ -267,7 +273,10 @@ static int edu_ioctl_register(struct edu_mirror *m, void __user *arg)
 	    cmd.addr + (cmd.npages << PAGE_SHIFT) < cmd.addr)
 		return -EINVAL;
 
-	guard(mutex)(&m->call);
+	ACQUIRE(mutex_intr, call)(&m->call);
+	ret = ACQUIRE_ERR(mutex_intr, &call);
+	if (ret)
+		return ret;
 	guard(rwsem_read)(&edu->gone_lock);
 	if (edu->gone)
 		return -ENODEV;
@@ -413,6 +422,8 @@ static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 	u64 refused = 0;
 	int ret;
 
+	if (m->edu->stuck)
+		return -EIO;
 	if (write) {
 		if (copy_from_user(m->edu->staging, u64_to_user_ptr(piece->ptr), piece->len))
 			return -EFAULT;
@@ -469,30 +480,34 @@ static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_ASYNC) || cmd.pad)
 		return -EINVAL;
 
-	guard(mutex)(&m->call);
+	ACQUIRE(mutex_intr, call)(&m->call);
+	ret = ACQUIRE_ERR(mutex_intr, &call);
+	if (ret)
+		return ret;
+	scoped_guard(rwsem_read, &edu->gone_lock)
+		ret = edu_check(m, cmd.addr, cmd.len);
+	if (ret)
+		return ret;
 	if (m->async.len)
 		return -EBUSY;
+	if (cmd.flags & EDU_HMM_ASYNC && cmd.len > EDU_HMM_ASYNC_BYTES - cmd.addr % EDU_HMM_ASYNC_BYTES)
+		return -EINVAL;
 	/* Who waits for the engine does not hold gone_lock: who has the engine needs it to go on. */
 	if (down_interruptible(&edu->engine))
 		return -EINTR;
-	down_read(&edu->gone_lock);
-	ret = edu_check(m, cmd.addr, cmd.len);
 	piece = cmd;
 	for (done = 0; !ret && done < cmd.len; done += piece.len) {
 		piece.addr = cmd.addr + done;
 		piece.ptr = cmd.ptr + done;
 		piece.len = min(cmd.len - done, EDU_HMM_ASYNC_BYTES - piece.addr % EDU_HMM_ASYNC_BYTES);
-		if (cmd.flags & EDU_HMM_ASYNC && piece.len != cmd.len) {
-			ret = -EINVAL;
-			break;
-		}
-		ret = edu_begin(m, &piece);
+		/* No longer than that is a device that goes away kept waiting. */
+		guard(rwsem_read)(&edu->gone_lock);
+		ret = edu->gone ? -ENODEV : edu_begin(m, &piece);
 		if (!ret && !(cmd.flags & EDU_HMM_ASYNC))
 			ret = edu_end(m, &piece);
 		if (!ret && fatal_signal_pending(current))
 			ret = -EINTR;
 	}
-	up_read(&edu->gone_lock);
 	if (!ret && cmd.flags & EDU_HMM_ASYNC)
 		m->async = cmd;
 	else
@@ -505,6 +520,9 @@ static int edu_wait(struct edu_mirror *m)
 	struct edu *edu = m->edu;
 	int ret;
 
+	/* What was read is for the process that asked for it. Here the other one ends the transfer, or the file is closed. */
+	if (current->mm != m->notifier.mm)
+		m->async.flags |= EDU_HMM_WRITE;
 	down_read(&edu->gone_lock);
 	ret = edu->gone ? -ENODEV : edu_end(m, &m->async);
 	up_read(&edu->gone_lock);
@@ -515,7 +533,12 @@ static int edu_wait(struct edu_mirror *m)
 
 static int edu_ioctl_wait(struct edu_mirror *m)
 {
-	guard(mutex)(&m->call);
+	int ret;
+
+	ACQUIRE(mutex_intr, call)(&m->call);
+	ret = ACQUIRE_ERR(mutex_intr, &call);
+	if (ret)
+		return ret;
 	return m->async.len ? edu_wait(m) : -EINVAL;
 }
 

@@ -84,6 +84,8 @@ qemu_command() {
 	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
 	# An oops leaves the guest in an unknown state: stop there.
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
+	# A busy host makes the guest miss the few ticks by which it checks its timer, and then it panics.
+	cmdline+=" no_timer_check"
 	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits HMM_P2P_DATA=${data%%:*} HMM_P2P_SHAPE=$shape"
 	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"

@@ -5,12 +5,13 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: initramfs.sh KERNEL
+usage: initramfs.sh KERNEL [LIST]
 
 Prints the path of an uncompressed cpio archive with what selftests/guest/manifest
-lists for build/kernels/KERNEL. The archive is named after its content: the same
-content is built once. (Uncompressed: under emulation the guest would spend more
-time to unpack it than the host saves.)
+lists for build/kernels/KERNEL and, below /debian, a Debian root with the packages
+that the file LIST names (see debian-root.sh). The archive is named after its
+content: the same content is built once. (Uncompressed: under emulation the guest
+would spend more time to unpack it than the host saves.)
 EOF
 }
 
@@ -18,10 +19,12 @@ EOF
 	usage
 	exit 0
 }
-[ $# -eq 1 ] || {
+[ $# -eq 1 ] || [ $# -eq 2 ] || {
 	usage >&2
 	exit "$EX_USAGE"
 }
+debian=
+[ $# -eq 1 ] || debian=$("$TOP/scripts/debian-root.sh" "$2")
 kdir=$BUILD/kernels/$1
 manifest=$TOP/selftests/guest/manifest
 [ -d "$kdir" ] || die "no kernel in $kdir: run 'make' first"
@@ -163,4 +166,16 @@ if [ ! -f "$out/$id.cpio" ]; then
 	"$gen" -t 0 -o "$tmp/cpio" "$tmp/all"
 	mv "$tmp/cpio" "$out/$id.cpio"
 fi
-echo "$out/$id.cpio"
+[ -n "$debian" ] || {
+	echo "$out/$id.cpio"
+	exit 0
+}
+
+# The kernel unpacks one archive after the other. Only the last one of each kernel is kept, for they are large.
+both=$out/debian-$1-$id-$(basename "$debian")
+if [ ! -f "$both" ]; then
+	cat "$out/$id.cpio" "$debian" >"$tmp/both"
+	mv "$tmp/both" "$both"
+	find "$out" -name "debian-$1-*.cpio" ! -samefile "$both" -delete
+fi
+echo "$both"

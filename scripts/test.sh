@@ -17,6 +17,7 @@ A suite is a folder with
   host  a program that prints KTAP on the host
   may-skip, same  see those of the suite hmm
   icount  first arguments of the runs that get virtual time, one a line
+  debian  packages of the Debian root that its guests get, one a line
 
 Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
 something did, 2 if a run could not take place.
@@ -70,6 +71,11 @@ while read -r version; do
 	"$TOP/scripts/qemu.sh" "$version" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk -v dir="$TOP/selftests/topologies/" '$2 != "host" { print dir $3 }' |
 	sort -u | xargs -r sed -n 's/^qemu=//p' | sort -u)
+
+# So is the Debian root.
+while read -r suite; do
+	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null
+done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)
 
 tmp=$(mktemp -d)
 # Each job is a process group (set -m), so that all of it ends with this script.

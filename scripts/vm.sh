@@ -114,7 +114,9 @@ setup() { # KERNEL TOPOLOGY
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
 		die "$qemu_binary --version fails"
-	initrd=$("$TOP/scripts/initramfs.sh" "$kernel")
+	local list=$TOP/selftests/suites/$suite/debian
+	[ -f "$list" ] || list=
+	initrd=$("$TOP/scripts/initramfs.sh" "$kernel" ${list:+"$list"})
 }
 
 slowdown=${SLOWDOWN:-1}
@@ -166,9 +168,9 @@ shift $((OPTIND - 1))
 }
 case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain words: $*" ;; esac
 
+[[ $3 != /suites/*/* ]] || suite=$(basename "$(dirname "$3")")
 setup "$1" "$2"
 shift 2
-[[ $1 != /suites/*/* ]] || suite=$(basename "$(dirname "$1")")
 [ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name" "$suite" "${*:2}")
 qemu_command "$@"
 

@@ -1,0 +1,112 @@
+#!/bin/bash
+# Build a Debian root for the guest, or find it in the cache.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: debian-root.sh LIST
+
+Prints the path of a cpio archive: below /debian a small Debian (forky, amd64)
+with the packages that the file LIST names, one a line, and what they need, as of
+the date in patches/BASE if snapshot.debian.org answers, else of today. Made by
+mmdebstrap, which needs no root where users may have namespaces. It stays in the
+cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p) until the list or this script
+changes: 60 MB to fetch, 125 MB of disk. The file .packages beside it has the
+versions. Of the documentation only tests are kept; no manual, no locale.
+END
+}
+case ${1:-} in
+--help)
+	usage
+	exit 0
+	;;
+'' | -*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+[ $# -eq 1 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+# Not the machine's own: everyone tests with the same. The first one whose RDMA user space knows all that rxe can do on
+# demand: rdma-core 56 of trixie has no prefetch.
+suite=forky
+[ -f "$1" ] || die "no such file: $1"
+packages=$(sed 's/#.*//' "$1" | xargs | tr ' ' ,)
+[ -n "$packages" ] || die "$1 names no package"
+
+key=$({
+	echo "$packages"
+	base_field snapshot
+	cat "$TOP/scripts/debian-root.sh" "$TOP/scripts/tar-to-cpio.py"
+} | sha256sum | cut -c 1-16)
+dir=$CACHE/debian
+out=$dir/$key.cpio
+found() {
+	[ ! -f "$out" ] || {
+		echo "$out"
+		exit 0
+	}
+}
+found
+command -v mmdebstrap >/dev/null || die "no mmdebstrap: apt-get install mmdebstrap"
+mkdir -p "$dir"
+exec 8>"$dir/lock"
+flock -n 8 || {
+	step "debian: waiting for another run that makes it"
+	flock 8
+	found
+}
+need_space "$dir" 1
+need_space "${TMPDIR:-/tmp}" 1
+tmp=$(mktemp -d "$dir/.tmp.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Runs in the new root, $1. The initramfs forgets the time of files, by which Python tells whether what it compiled is
+# still right: without such a check, or it would compile everything anew at each start.
+# shellcheck disable=SC2016 # for the shell of the hook
+hook='set -e
+exec >&2
+cd "$1"
+find usr/share/doc ! -type d ! -path "*/tests/*" -delete
+find usr/share/doc -name "*.gz" -exec gunzip {} +
+[ ! -x usr/bin/python3 ] ||
+	chroot . python3 -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3* /usr/share/doc
+echo packages:
+chroot . dpkg-query -W
+echo end
+rm -rf usr/share/man usr/share/info usr/share/locale usr/share/i18n usr/share/misc usr/share/perl5 usr/share/zoneinfo \
+	usr/share/bash-completion usr/lib/x86_64-linux-gnu/gconv usr/lib/x86_64-linux-gnu/systemd usr/lib/systemd usr/lib/udev \
+	usr/lib/python3*/test usr/lib/python3*/pydoc_data var/lib/apt var/lib/dpkg var/cache var/log'
+
+make_root() { # MIRROR
+	local proxy
+	# Of the machine's settings of apt only the proxy. A snapshot has expired when it is a week old.
+	proxy=$(apt-config shell proxy Acquire::http::Proxy | sed "s/^proxy='\(.*\)'$/\1/")
+	{
+		mmdebstrap --variant=essential --include="$packages" --components=main --architectures=amd64 --format=tar \
+			--aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Check-Valid-Until "false"' \
+			--aptopt='Acquire::Retries "1"' --aptopt='Acquire::http::Timeout "30"' \
+			${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} --customize-hook="$hook" "$suite" - "$1" 2>&3 </dev/null |
+			"$TOP/scripts/tar-to-cpio.py" debian >"$tmp/cpio" 2>"$tmp/convert.log"
+	} 3>&1 | tee "$tmp/log" | while IFS= read -r line; do
+		case $line in 'I: '*apt-get* | 'I: '*archives* | 'I: '*packages*) step "debian: ${line#I: }" ;; esac
+	done
+}
+step "debian: $suite with $packages"
+for mirror in "$(base_field snapshot)" "$(base_field mirror)" ''; do
+	[ -n "$mirror" ] || {
+		{ grep -E '^(E|mmdebstrap):' "$tmp/log" || tail "$tmp/convert.log"; } | sed -n 1p >&2
+		die "cannot make a Debian $suite with $packages from $(base_field mirror): is there a network?"
+	}
+	step "debian: from $mirror"
+	! make_root "$mirror" || break
+done
+sed '1,/^packages:$/d; /^end$/,$d' "$tmp/log" >"$dir/$key.packages"
+mv "$tmp/cpio" "$out"
+step "debian: $(wc -l <"$dir/$key.packages") packages, $(($(stat -c %s "$out") / 1000000)) MB"
+echo "$out"

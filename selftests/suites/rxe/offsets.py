@@ -1,0 +1,115 @@
+"""offsets.py DEVICE GID: on-demand paging of what does not begin where a page does, or goes over its end, and of regions
+whose addresses for RDMA (IOVA) are not those of the process. Prints KTAP.
+"""
+
+import ctypes
+import itertools
+import mmap
+import sys
+
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_wr_opcode as op,
+                                      _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
+                                      _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
+from pyverbs.mr import MREx
+from pyverbs.wr import SGE
+from verbs import ACCESS, PAGE, equal, run_tests
+
+SIZE = 4 * PAGE
+# Offset and size: within a page, over its end, several packets. Memory is on demand at one end, and plain at the other.
+PLACES = [(1, 8), (64, PAGE - 64), (PAGE - 1, 2), (PAGE // 2, PAGE), (PAGE + 8, 2 * PAGE), (100, 3 * PAGE), (0, 4 * PAGE)]
+
+
+class RegionAtIova:
+    def __init__(self, link, address):
+        # A page further: a kernel that takes it for the address finds the wrong page, but does not go astray.
+        self.buf = address + PAGE
+        self.mr = MREx(link.pd, SIZE, ACCESS | ibv_access_flags.IBV_ACCESS_ON_DEMAND, address=address,
+                       comp_mask=ibv_mr_init_attr_mask.IBV_REG_MR_MASK_IOVA, iova=self.buf)
+        self.lkey, self.rkey = self.mr.lkey, self.mr.rkey
+
+
+class Tests:
+    def __init__(self, link):
+        self.link = link
+        self.maps = [mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2)]
+        self.address, other = [ctypes.addressof(ctypes.c_char.from_buffer(m)) for m in self.maps]
+        self.odp = link.region(self.address, SIZE)
+        self.plain = link.region(other, SIZE, 0)
+
+    def check(self, work, local, to_remote):
+        maps = {self.odp: self.maps[0], self.plain: self.maps[1]}
+        remote = self.plain if local is self.odp else self.odp
+        source, sink = (local, remote) if to_remote else (remote, local)
+        for (at, size), (other, _) in itertools.product(PLACES, PLACES):
+            if other + size > SIZE:
+                continue
+            local_at, remote_at = (at, other) if local is self.odp else (other, at)
+            start, to = (local_at, remote_at) if to_remote else (remote_at, local_at)
+            maps[source][:] = b"".join((i * 2654435761 + 1 & 0xffffffff).to_bytes(4, "little") for i in range(SIZE // 4))
+            maps[sink][:] = bytes(SIZE)
+            wanted = bytes(to) + maps[source][start:start + size] + bytes(SIZE - to - size)
+            work(local, remote, local_at, remote_at, size)
+            equal(f"{size} bytes from {start} to {to} are right", maps[sink][:] == wanted, True)
+
+    def rdma(self, opcode):
+        return lambda *args: self.link.rdma(opcode, *args)
+
+    def test_remote_write(self):
+        self.check(self.rdma(op.IBV_WR_RDMA_WRITE), self.plain, True)
+
+    def test_remote_read(self):
+        self.check(self.rdma(op.IBV_WR_RDMA_READ), self.plain, False)
+
+    def test_local_write(self):
+        self.check(self.rdma(op.IBV_WR_RDMA_WRITE), self.odp, True)
+
+    def test_local_read(self):
+        self.check(self.rdma(op.IBV_WR_RDMA_READ), self.odp, False)
+
+    def test_send(self):
+        self.check(self.link.send, self.odp, True)
+
+    def test_receive(self):
+        self.check(self.link.send, self.plain, True)
+
+    def test_atomic(self):
+        self.check_atomic()
+
+    def check_atomic(self):
+        for at in (8, PAGE - 8, 2 * PAGE + 64):
+            self.maps[0][:] = bytes(range(256)) * (SIZE // 256)
+            wanted = bytearray(self.maps[0][:])
+            wanted[at + 7] = (wanted[at + 7] + 1) % 256
+            self.link.rdma(op.IBV_WR_ATOMIC_FETCH_AND_ADD, self.plain, self.odp, 0, at, 8, add=1 << 56)
+            equal(f"memory after an atomic operation at {at} is right", self.maps[0][:] == wanted, True)
+
+    def use_iova(self):
+        self.odp.close()
+        self.odp = RegionAtIova(self.link, self.address)
+
+    def test_iova_remote_write(self):
+        self.use_iova()
+        self.check(self.rdma(op.IBV_WR_RDMA_WRITE), self.plain, True)
+
+    def test_iova_remote_read(self):
+        self.use_iova()
+        self.check(self.rdma(op.IBV_WR_RDMA_READ), self.plain, False)
+
+    def test_iova_send(self):
+        self.use_iova()
+        self.check(self.link.send, self.odp, True)
+
+    def test_iova_receive(self):
+        self.use_iova()
+        self.check(self.link.send, self.plain, True)
+
+    def test_iova_atomic(self):
+        self.use_iova()
+        self.check_atomic()
+
+    def test_iova_prefetch(self):
+        self.use_iova()
+        self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(self.odp.buf, SIZE, self.odp.lkey)])
+
+
+sys.exit(run_tests(Tests, *sys.argv[1:]))

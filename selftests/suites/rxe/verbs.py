@@ -1,0 +1,107 @@
+"""What the tests of this suite that use pyverbs share: two connected queue pairs, and KTAP."""
+
+import mmap
+import time
+import traceback
+
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.libibverbs_enums import ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_send_flags, ibv_wc_status
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+PAGE = mmap.PAGESIZE
+ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
+          ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
+
+
+class Failed(Exception):
+    pass
+
+
+def equal(what, seen, wanted):
+    if seen != wanted:
+        raise Failed(f"{what}: {seen}, not {wanted}")
+
+
+class Link:
+    """Two queue pairs of this process, connected to each other. What the one is asked to do is done to the other."""
+
+    def __init__(self, device, gid):
+        self.context = Context(name=device)
+        self.pd = PD(self.context)
+        self.cq = CQ(self.context, 100)
+        cap = QPCap(max_send_wr=16, max_recv_wr=16, max_send_sge=1, max_recv_sge=1)
+        self.qps = []
+        for _ in range(2):
+            attr = QPAttr(port_num=1)
+            attr.qp_access_flags = ACCESS
+            self.qps.append(QP(self.pd, QPInitAttr(qp_type=ibv_qp_type.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap), attr))
+        for qp, peer in zip(self.qps, reversed(self.qps)):
+            attr = QPAttr(port_num=1)
+            attr.qp_access_flags = ACCESS
+            attr.path_mtu = ibv_mtu.IBV_MTU_4096
+            attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
+            attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt = 12, 7, 7
+            # A second: the emulated machine may be slow.
+            attr.timeout = 18
+            attr.ah_attr = AHAttr(port_num=1, is_global=1,
+                                  gr=GlobalRoute(dgid=self.context.query_gid(1, gid), sgid_index=gid))
+            attr.dest_qp_num = peer.qp_num
+            attr.rq_psn = attr.sq_psn = 1
+            qp.to_rts(attr)
+
+    def region(self, address, size, flags=ibv_access_flags.IBV_ACCESS_ON_DEMAND):
+        return MR(self.pd, size, ACCESS | flags, address=address)
+
+    def wait(self, completions):
+        """Of both ends; each must be a success."""
+        end = time.monotonic() + 60
+        while completions:
+            count, done = self.cq.poll(completions)
+            for wc in done:
+                equal("status of the completion", wc.status, ibv_wc_status.IBV_WC_SUCCESS)
+            completions -= count
+            if time.monotonic() > end:
+                raise Failed(f"{completions} completions did not come")
+
+    def rdma(self, opcode, local, remote, at=0, remote_at=None, size=PAGE, add=None):
+        """READ, WRITE or an atomic operation on these places of two memory regions"""
+        remote_at = at if remote_at is None else remote_at
+        wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
+                    send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+        if add is None:
+            wr.set_wr_rdma(remote.rkey, remote.buf + remote_at)
+        else:
+            wr.set_wr_atomic(remote.rkey, remote.buf + remote_at, add)
+        self.qps[0].post_send(wr)
+        self.wait(1)
+
+    def send(self, local, remote, at=0, remote_at=None, size=PAGE):
+        remote_at = at if remote_at is None else remote_at
+        self.qps[1].post_recv(RecvWR(num_sge=1, sg=[SGE(remote.buf + remote_at, size, remote.lkey)]))
+        self.qps[0].post_send(SendWR(num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
+                                     send_flags=ibv_send_flags.IBV_SEND_SIGNALED))
+        self.wait(2)
+
+
+def run_tests(kind, device, gid):
+    """All methods test_* of a class, each on an object of its own: a queue pair in error would fail all tests after it."""
+    names = [name for name in vars(kind) if name.startswith("test_")]
+    print("KTAP version 1")
+    print(f"1..{len(names)}")
+    failed = 0
+    for number, name in enumerate(names, 1):
+        result = "ok"
+        try:
+            getattr(kind(Link(device, int(gid))), name)()
+        except Exception as error:
+            failed = 1
+            result = "not ok"
+            for line in [str(error)] if isinstance(error, Failed) else traceback.format_exc().splitlines():
+                print("#", line)
+        print(f"{result} {number} {name.removeprefix('test_')}", flush=True)
+    return failed

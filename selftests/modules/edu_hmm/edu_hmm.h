@@ -3,17 +3,62 @@
 #define EDU_HMM_H
 
 #include <linux/completion.h>
+#include <linux/hmm-dma.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
+#include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/semaphore.h>
 
 #include "edu_hmm_uapi.h"
 
+struct ib_device;
+struct ib_umem_odp;
+struct page;
 struct pci_dev;
+struct edu;
 struct edu_memory;
+struct edu_mirror;
+
+/* Every invalidation that comes in between can wait for several devices. */
+#define EDU_TIMEOUT	(10 * HZ)
+
+/**
+ * struct edu_backend - how the memory of a range is looked up and DMA mapped
+ * @name: of the device node, a number follows
+ * @map: prepare for a range, from which on its notifier may fire
+ * @unmap: nothing may stay mapped, the device goes away or the file is closed; the second time there is nothing to do
+ * @fault: fill the device page table, as EDU_HMM_FAULT says
+ * @ioctl: the calls that only this one has
+ *
+ * All but @unmap are called with @gone_lock of the device held for reading, and the device is there; @unmap with @gone_lock
+ * held. A backend keeps @map.pfn_list and @dma of struct edu_mirror, the device page table, under @lock.
+ */
+struct edu_backend {
+	const char *name;
+	int (*map)(struct edu_mirror *m, struct edu_hmm_register *cmd);
+	void (*unmap)(struct edu_mirror *m);
+	int (*fault)(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags, u64 *refused);
+	long (*ioctl)(struct edu_mirror *m, unsigned int command, void __user *arg);
+};
+
+/**
+ * struct edu_node - a device node
+ * @misc: /dev/NAME
+ * @edu: the device
+ * @backend: what is behind it
+ * @name: of @misc
+ */
+struct edu_node {
+	struct miscdevice misc;
+	struct edu *edu;
+	const struct edu_backend *backend;
+	char name[24];
+};
+
+enum { EDU_NODE_HMM, EDU_NODE_ODP, EDU_NODES };
 
 /**
  * struct edu - one edu device
@@ -31,9 +76,10 @@ struct edu_memory;
  * @mirrors_lock: see @mirrors
  * @memory: its device private memory, NULL until first used, set under @memory_lock
  * @memory_lock: see @memory
- * @misc: /dev/edu_hmmN
+ * @ibdev: it as an RDMA device, which nobody but /dev/edu_odpN knows
+ * @nodes: /dev/edu_hmmN, /dev/edu_odpN
  * @id: N
- * @name: of @misc
+ * @name: of the first of @nodes
  * @ref: one of the driver, one of each open file
  */
 struct edu {
@@ -54,10 +100,56 @@ struct edu {
 	struct edu_memory *memory;
 	struct mutex memory_lock;
 
-	struct miscdevice misc;
+	struct ib_device *ibdev;
+	struct edu_node nodes[EDU_NODES];
 	int id;
 	char name[24];
 	struct kref ref;
+};
+
+/**
+ * struct edu_mirror - an open file
+ * @edu: the device
+ * @backend: of the node that was opened
+ * @list: in @edu->mirrors, once there is a range
+ * @call: held by calls that must not run beside each other
+ * @mm: whose memory it is
+ * @notifier: of the range; a umem has its own
+ * @umem: of /dev/edu_odpN, the range; NULL when the device has gone
+ * @lock: protects what follows; the interval notifier takes it
+ * @start: first address of the range
+ * @npages: its length, 0 if there is none
+ * @mapped: @map is allocated; false again when the device has gone
+ * @map: the pages of the range, and the state of their DMA mapping; with @umem only the entries, copied when they were mapped
+ * @dma: the device page table proper: DMA address of each page of @map that is mapped
+ * @busy: the page that the DMA engine works on, or -1
+ * @stats: counters
+ * @obstacle: what EDU_HMM_OBSTRUCT has put in the way, protected by the mutex of @umem
+ * @obstacle_idx: of the page of @umem that it stands for
+ * @async: what EDU_HMM_WAIT has to finish; @async.len is 0 if nothing. Protected by @call
+ */
+struct edu_mirror {
+	struct edu *edu;
+	const struct edu_backend *backend;
+	struct list_head list;
+	struct mutex call;
+	struct mm_struct *mm;
+	struct mmu_interval_notifier notifier;
+	struct ib_umem_odp *umem;
+
+	struct mutex lock;
+	unsigned long start;
+	unsigned long npages;
+	bool mapped;
+	struct hmm_dma_map map;
+	dma_addr_t *dma;
+	long busy;
+	struct edu_hmm_stats stats;
+
+	struct page *obstacle;
+	unsigned long obstacle_idx;
+
+	struct edu_hmm_dma async;
 };
 
 /* engine.c */
@@ -69,8 +161,23 @@ void edu_free(struct kref *ref);
 
 /* mirror.c */
 extern const struct file_operations edu_fops;
+extern const struct edu_backend edu_hmm_backend;
 
 void edu_mirrors_unmap(struct edu *edu);
+bool edu_present(struct edu_mirror *m, unsigned long idx);
+int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages);
+enum edu_hmm_shape edu_shape(struct hmm_dma_map *map);
+
+/* odp.c */
+#if IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)
+extern const struct edu_backend edu_odp_backend;
+
+int edu_odp_create(struct edu *edu);
+void edu_odp_destroy(struct edu *edu);
+#else
+static inline int edu_odp_create(struct edu *edu) { return 0; }
+static inline void edu_odp_destroy(struct edu *edu) { }
+#endif
 
 /* memory.c */
 int edu_memory_migrate(struct edu *edu, unsigned long start, unsigned long end, u64 *moved);

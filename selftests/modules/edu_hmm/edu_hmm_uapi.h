@@ -8,6 +8,9 @@
  * notifier of the range fires. Pages in the memory of other devices are entered by their PCI peer-to-peer alias if there is
  * one that this device can reach, else they migrate to system memory.
  *
+ * /dev/edu_odpN: the same device and the same calls, but the memory is looked up and DMA mapped by the on-demand paging of the
+ * RDMA core, for a device that is not registered there. Where the two differ, it is said below.
+ *
  * Every call but EDU_HMM_STATS and EDU_HMM_WAIT has to come from the process that registered the range. Addresses are user
  * virtual addresses. Memory that does not answer (userfaultfd) keeps a device that is removed waiting. Errors that all calls
  * have in common:
@@ -43,7 +46,7 @@ enum edu_hmm_shape {
  * @addr: (in) page aligned start
  * @npages: (in) length in pages, 1 to EDU_HMM_MAX_PAGES
  * @shape: (out) enum edu_hmm_shape
- * @pad: zero
+ * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB
  *
  * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not cover system memory.
  */
@@ -51,22 +54,32 @@ struct edu_hmm_register {
 	__u64 addr;
 	__u64 npages;
 	__u32 shape;
-	__u32 pad;
+	__u32 flags;
 };
+
+#define EDU_HMM_READ_ONLY	(1U << 0)	/* the device may not write */
+#define EDU_HMM_HUGETLB		(1U << 1)	/* the range is of huge pages, start and end too: one mapping for each */
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
 #define EDU_HMM_NO_FAULT	(1U << 1)	/* FAULT: only enter what is there. DMA: ENOENT instead of a fault */
 #define EDU_HMM_ASYNC		(1U << 2)	/* DMA: return when the engine has started on the memory */
+#define EDU_HMM_DOWNGRADE	(1U << 3)	/* FAULT of /dev/edu_odpN: the device may read only, as when mlx5 prefetches */
 
 /**
  * struct edu_hmm_fault - enter pages into the device page table
  * @addr: (in) page aligned start
  * @npages: (in) length in pages
- * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT
+ * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_DOWNGRADE
  * @pad: zero
- * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused in struct hmm_range
+ * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused in struct hmm_range. Of
+ *	/dev/edu_odpN: by how much p2p_fallbacks of struct edu_hmm_stats has grown meanwhile
  *
- * Errors: EIO, a page could not be DMA mapped; ETIME, invalidated over and over for ten seconds; EHWPOISON, the memory is bad.
+ * /dev/edu_odpN writes the device page table in blocks of EDU_HMM_BLOCK pages (of huge pages with EDU_HMM_HUGETLB), counted
+ * from the start of the range, as a ConnectX does: pages of the first and the last block that were mapped before are written
+ * once more.
+ *
+ * Errors: EIO, a page could not be DMA mapped (of /dev/edu_odpN: EFAULT); ETIME, invalidated over and over for ten seconds;
+ * EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page is smaller than EDU_HMM_HUGETLB says.
  */
 struct edu_hmm_fault {
 	__u64 addr;
@@ -75,6 +88,8 @@ struct edu_hmm_fault {
 	__u32 pad;
 	__u64 refused;
 };
+
+#define EDU_HMM_BLOCK	8
 
 enum edu_hmm_how {
 	EDU_HMM_NONE,		/* not present */
@@ -139,7 +154,7 @@ struct edu_hmm_dma {
  * @npages: (in) length in pages, at most EDU_HMM_LOCAL_PAGES
  * @moved: (out) number of pages that are there now and were not before
  *
- * Only private anonymous memory of a single mapping can move.
+ * Only private anonymous memory of a single mapping can move. Not for /dev/edu_odpN: ENOTTY.
  */
 struct edu_hmm_migrate {
 	__u64 addr;
@@ -148,11 +163,25 @@ struct edu_hmm_migrate {
 };
 
 /**
+ * struct edu_hmm_obstruct - keep a page from being DMA mapped
+ * @addr: (in) page aligned address within the range, where nothing is mapped
+ *
+ * Puts something else where the page would be mapped, until the notifier fires for the page or the file is closed. Only for
+ * /dev/edu_odpN, and only where there are IOVAs: ENOTTY, EOPNOTSUPP. EBUSY: there is one already.
+ */
+struct edu_hmm_obstruct {
+	__u64 addr;
+};
+
+/**
  * struct edu_hmm_stats - counters of the open file
  * @transfers: transfers between the device and the memory of the range
  * @faults: walks that filled the device page table
  * @dropped: entries dropped because the notifier fired
  * @waits: invalidations that had to wait for the DMA engine
+ * @npages: pages that are DMA mapped, huge ones with EDU_HMM_HUGETLB. 0 of /dev/edu_hmmN, like the next two
+ * @p2p_pages: see struct ib_umem_odp; in small pages
+ * @p2p_fallbacks: likewise
  * @in_flight: 1 while the engine works on a page of the range
  * @pad: zero
  */
@@ -161,6 +190,9 @@ struct edu_hmm_stats {
 	__u64 faults;
 	__u64 dropped;
 	__u64 waits;
+	__u64 npages;
+	__u64 p2p_pages;
+	__u64 p2p_fallbacks;
 	__u32 in_flight;
 	__u32 pad;
 };
@@ -172,5 +204,6 @@ struct edu_hmm_stats {
 #define EDU_HMM_WAIT		_IO('E', 0x04)
 #define EDU_HMM_MIGRATE		_IOWR('E', 0x05, struct edu_hmm_migrate)
 #define EDU_HMM_STATS		_IOR('E', 0x06, struct edu_hmm_stats)
+#define EDU_HMM_OBSTRUCT	_IOW('E', 0x07, struct edu_hmm_obstruct)
 
 #endif /* EDU_HMM_UAPI_H */

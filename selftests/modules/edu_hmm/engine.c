@@ -95,6 +95,54 @@ void edu_free(struct kref *ref)
 	kfree(edu);
 }
 
+static int edu_node_add(struct edu *edu, struct edu_node *node, const struct edu_backend *backend)
+{
+	int ret;
+
+	snprintf(node->name, sizeof(node->name), "%s%d", backend->name, edu->id);
+	node->edu = edu;
+	node->backend = backend;
+	node->misc.minor = MISC_DYNAMIC_MINOR;
+	node->misc.name = node->name;
+	node->misc.fops = &edu_fops;
+	node->misc.parent = &edu->pdev->dev;
+	ret = misc_register(&node->misc);
+	if (ret)
+		node->edu = NULL;
+	return ret;
+}
+
+static void edu_nodes_remove(struct edu *edu)
+{
+	unsigned int i;
+
+	for (i = 0; i < EDU_NODES; i++)
+		if (edu->nodes[i].edu)
+			misc_deregister(&edu->nodes[i].misc);
+}
+
+static void edu_remove(struct pci_dev *pdev)
+{
+	struct edu *edu = pci_get_drvdata(pdev);
+
+	edu_nodes_remove(edu);
+	/* From here on only who opened a file before is left, and after this he finds nothing. */
+	down_write(&edu->gone_lock);
+	edu->gone = true;
+	edu_engine_wait(edu);
+	edu_mirrors_unmap(edu);
+	up_write(&edu->gone_lock);
+	/* Who waits for the engine finds that the device is gone, and lets in the next one. */
+	up(&edu->engine);
+
+	edu_memory_free(edu);
+	pci_free_irq(pdev, 0, edu);
+	pci_free_irq_vectors(pdev);
+	edu_odp_destroy(edu);
+	pci_clear_master(pdev);
+	kref_put(&edu->ref, edu_free);
+}
+
 static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct edu *edu;
@@ -147,16 +195,23 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (ret)
 		goto free_vectors;
 
-	edu->misc.minor = MISC_DYNAMIC_MINOR;
-	edu->misc.name = edu->name;
-	edu->misc.fops = &edu_fops;
-	edu->misc.parent = &pdev->dev;
-	pci_set_drvdata(pdev, edu);
-	ret = misc_register(&edu->misc);
+	ret = edu_odp_create(edu);
 	if (ret)
 		goto free_irq;
-	return 0;
+	pci_set_drvdata(pdev, edu);
+	ret = edu_node_add(edu, &edu->nodes[EDU_NODE_HMM], &edu_hmm_backend);
+	if (ret)
+		goto destroy_odp;
+#if IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)
+	ret = edu_node_add(edu, &edu->nodes[EDU_NODE_ODP], &edu_odp_backend);
+	/* The first may be open already. */
+	if (ret)
+		edu_remove(pdev);
+#endif
+	return ret;
 
+destroy_odp:
+	edu_odp_destroy(edu);
 free_irq:
 	pci_free_irq(pdev, 0, edu);
 free_vectors:
@@ -164,27 +219,6 @@ free_vectors:
 put:
 	kref_put(&edu->ref, edu_free);
 	return ret;
-}
-
-static void edu_remove(struct pci_dev *pdev)
-{
-	struct edu *edu = pci_get_drvdata(pdev);
-
-	misc_deregister(&edu->misc);
-	/* From here on only who opened a file before is left, and after this he finds nothing. */
-	down_write(&edu->gone_lock);
-	edu->gone = true;
-	edu_engine_wait(edu);
-	edu_mirrors_unmap(edu);
-	up_write(&edu->gone_lock);
-	/* Who waits for the engine finds that the device is gone, and lets in the next one. */
-	up(&edu->engine);
-
-	edu_memory_free(edu);
-	pci_free_irq(pdev, 0, edu);
-	pci_free_irq_vectors(pdev);
-	pci_clear_master(pdev);
-	kref_put(&edu->ref, edu_free);
 }
 
 static const struct pci_device_id edu_ids_table[] = {

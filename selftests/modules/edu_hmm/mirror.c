@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Open files of /dev/edu_hmmN: the mirror of a range of user memory, and DMA to it.
+ * Open files: the mirror of a range of user memory, by HMM if of /dev/edu_hmmN, and DMA to it.
  *
  * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, then either edu.mirrors_lock or mmap_lock (taken by HMM
  * and by user copies), edu_mirror.lock. The interval notifier takes only the last, and under it waits for the DMA engine,
@@ -14,6 +14,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/pci.h>
 #include <linux/pci-p2pdma.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -21,44 +22,14 @@
 
 /* Pages that are looked up at once. */
 #define EDU_WALK_PAGES	512UL
-/* Every invalidation that comes in between can wait for several devices. */
-#define EDU_TIMEOUT	(10 * HZ)
-
 /**
- * struct edu_mirror - an open file
- * @edu: the device
- * @list: in @edu->mirrors, once there is a range
- * @call: held by calls that must not run beside each other
- * @notifier: of the range
- * @lock: protects what follows; the interval notifier takes it
- * @start: first address of the range
- * @npages: its length, 0 if there is none
- * @mapped: @map is allocated; false again when the device has gone
- * @map: the pages of the range, and the state of their DMA mapping
- * @dma: the device page table proper: DMA address of each page of @map that is mapped
- * @busy: the page that the DMA engine works on, or -1
- * @stats: counters
- * @async: what EDU_HMM_WAIT has to finish; @async.len is 0 if nothing. Protected by @call
+ * edu_present - is a page in the device page table?
+ * @m: the open file, with its lock held
+ * @idx: number of the page in the range
+ *
+ * Return: true if it is.
  */
-struct edu_mirror {
-	struct edu *edu;
-	struct list_head list;
-	struct mutex call;
-	struct mmu_interval_notifier notifier;
-
-	struct mutex lock;
-	unsigned long start;
-	unsigned long npages;
-	bool mapped;
-	struct hmm_dma_map map;
-	dma_addr_t *dma;
-	long busy;
-	struct edu_hmm_stats stats;
-
-	struct edu_hmm_dma async;
-};
-
-static bool edu_present(struct edu_mirror *m, unsigned long idx)
+bool edu_present(struct edu_mirror *m, unsigned long idx)
 {
 	return m->map.pfn_list[idx] & HMM_PFN_VALID;
 }
@@ -107,7 +78,7 @@ void edu_mirrors_unmap(struct edu *edu)
 
 	guard(mutex)(&edu->mirrors_lock);
 	list_for_each_entry(m, &edu->mirrors, list)
-		edu_unmap(m);
+		m->backend->unmap(m);
 }
 
 static bool edu_invalidate(struct mmu_interval_notifier *mni, const struct mmu_notifier_range *inv, unsigned long seq)
@@ -215,6 +186,8 @@ static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long np
 	unsigned long *pfns, n;
 	int ret = 0;
 
+	if (flags & EDU_HMM_DOWNGRADE)
+		return -EINVAL;
 	pfns = kvcalloc(min(npages, EDU_WALK_PAGES), sizeof(*pfns), GFP_KERNEL);
 	if (!pfns)
 		return -ENOMEM;
@@ -240,14 +213,22 @@ static int edu_check(struct edu_mirror *m, u64 addr, u64 len)
 		return -ENODEV;
 	if (!npages)
 		return -ENXIO;
-	if (current->mm != m->notifier.mm)
+	if (current->mm != m->mm)
 		return -EPERM;
 	if (!len || addr < m->start || addr - m->start >= size || len > size - (addr - m->start))
 		return -EINVAL;
 	return 0;
 }
 
-static int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
+/**
+ * edu_check_pages - may the caller use pages of the range?
+ * @m: the open file, with gone_lock of the device held
+ * @addr: page aligned address of the first
+ * @npages: how many
+ *
+ * Return: 0, or an errno.
+ */
+int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
 {
 	int ret;
 
@@ -260,16 +241,68 @@ static int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
 	return ret;
 }
 
+/**
+ * edu_shape - how DMA addresses come about
+ * @map: of a range
+ *
+ * Return: as EDU_HMM_REGISTER says it.
+ */
+enum edu_hmm_shape edu_shape(struct hmm_dma_map *map)
+{
+	if (dma_use_iova(&map->state))
+		return EDU_HMM_IOVA;
+	return map->dma_list ? EDU_HMM_LIST : EDU_HMM_DIRECT;
+}
+
+static int edu_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
+{
+	struct device *dev = &m->edu->pdev->dev;
+	int ret;
+
+	if (cmd->flags)
+		return -EINVAL;
+	m->dma = kvcalloc(cmd->npages, sizeof(*m->dma), GFP_KERNEL);
+	if (!m->dma)
+		return -ENOMEM;
+	ret = hmm_dma_map_alloc(dev, &m->map, cmd->npages, PAGE_SIZE);
+	if (ret)
+		goto free_dma;
+	cmd->shape = edu_shape(&m->map);
+	m->mapped = true;
+	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd->addr, cmd->npages << PAGE_SHIFT,
+					   &edu_notifier_ops);
+	if (ret)
+		goto free_map;
+	return 0;
+
+free_map:
+	m->mapped = false;
+	hmm_dma_map_free(dev, &m->map);
+free_dma:
+	kvfree(m->dma);
+	return ret;
+}
+
+/* Undo edu_ioctl_register(), with gone_lock held. */
+static void edu_unregister(struct edu_mirror *m)
+{
+	/* A umem has a notifier of its own. */
+	if (m->notifier.mm)
+		mmu_interval_notifier_remove(&m->notifier);
+	m->backend->unmap(m);
+	kvfree(m->dma);
+	mmdrop(m->mm);
+}
+
 static int edu_ioctl_register(struct edu_mirror *m, void __user *arg)
 {
 	struct edu *edu = m->edu;
 	struct edu_hmm_register cmd;
-	struct device *dev;
 	int ret;
 
 	if (copy_from_user(&cmd, arg, sizeof(cmd)))
 		return -EFAULT;
-	if (!cmd.npages || cmd.npages > EDU_HMM_MAX_PAGES || !PAGE_ALIGNED(cmd.addr) || cmd.pad ||
+	if (!cmd.npages || cmd.npages > EDU_HMM_MAX_PAGES || !PAGE_ALIGNED(cmd.addr) ||
 	    cmd.addr + (cmd.npages << PAGE_SHIFT) < cmd.addr)
 		return -EINVAL;
 
@@ -283,36 +316,27 @@ static int edu_ioctl_register(struct edu_mirror *m, void __user *arg)
 	if (m->npages)
 		return -EBUSY;
 
-	dev = &edu->pdev->dev;
-	m->dma = kvcalloc(cmd.npages, sizeof(*m->dma), GFP_KERNEL);
-	if (!m->dma)
-		return -ENOMEM;
-	ret = hmm_dma_map_alloc(dev, &m->map, cmd.npages, PAGE_SIZE);
-	if (ret)
-		goto free_dma;
-	cmd.shape = dma_use_iova(&m->map.state) ? EDU_HMM_IOVA : m->map.dma_list ? EDU_HMM_LIST : EDU_HMM_DIRECT;
-	ret = -EFAULT;
-	if (copy_to_user(arg, &cmd, sizeof(cmd)))
-		goto free_map;
-
 	m->start = cmd.addr;
-	m->mapped = true;
-	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd.addr, cmd.npages << PAGE_SHIFT, &edu_notifier_ops);
+	ret = m->backend->map(m, &cmd);
 	if (ret)
-		goto free_map;
+		goto reset;
+	m->mm = current->mm;
+	mmgrab(m->mm);
+	if (copy_to_user(arg, &cmd, sizeof(cmd))) {
+		ret = -EFAULT;
+		edu_unregister(m);
+		goto reset;
+	}
 	mutex_lock(&edu->mirrors_lock);
 	list_add(&m->list, &edu->mirrors);
 	mutex_unlock(&edu->mirrors_lock);
 	smp_store_release(&m->npages, cmd.npages);
 	return 0;
 
-free_map:
-	m->mapped = false;
-	hmm_dma_map_free(dev, &m->map);
-free_dma:
-	kvfree(m->dma);
+reset:
 	m->dma = NULL;
 	memset(&m->map, 0, sizeof(m->map));
+	memset(&m->notifier, 0, sizeof(m->notifier));
 	return ret;
 }
 
@@ -323,7 +347,7 @@ static int edu_ioctl_fault(struct edu_mirror *m, void __user *arg)
 
 	if (copy_from_user(&cmd, arg, sizeof(cmd)))
 		return -EFAULT;
-	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT) || cmd.pad)
+	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_DOWNGRADE) || cmd.pad)
 		return -EINVAL;
 
 	guard(rwsem_read)(&m->edu->gone_lock);
@@ -331,7 +355,7 @@ static int edu_ioctl_fault(struct edu_mirror *m, void __user *arg)
 	if (ret)
 		return ret;
 	cmd.refused = 0;
-	ret = edu_fault(m, PHYS_PFN(cmd.addr - m->start), cmd.npages, cmd.flags, &cmd.refused);
+	ret = m->backend->fault(m, PHYS_PFN(cmd.addr - m->start), cmd.npages, cmd.flags, &cmd.refused);
 	if (ret)
 		return ret;
 	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;
@@ -440,7 +464,7 @@ static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 			return -ENOENT;
 		if (time_after(jiffies, deadline))
 			return -ETIME;
-		ret = edu_fault(m, idx, 1, piece->flags & EDU_HMM_WRITE, &refused);
+		ret = m->backend->fault(m, idx, 1, piece->flags & EDU_HMM_WRITE, &refused);
 		if (ret)
 			return ret;
 	}
@@ -521,7 +545,7 @@ static int edu_wait(struct edu_mirror *m)
 	int ret;
 
 	/* What was read is for the process that asked for it. Here the other one ends the transfer, or the file is closed. */
-	if (current->mm != m->notifier.mm)
+	if (current->mm != m->mm)
 		m->async.flags |= EDU_HMM_WRITE;
 	down_read(&edu->gone_lock);
 	ret = edu->gone ? -ENODEV : edu_end(m, &m->async);
@@ -561,6 +585,19 @@ static int edu_ioctl_migrate(struct edu_mirror *m, void __user *arg)
 	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;
 }
 
+static long edu_ioctl_hmm(struct edu_mirror *m, unsigned int command, void __user *arg)
+{
+	return command == EDU_HMM_MIGRATE ? edu_ioctl_migrate(m, arg) : -ENOTTY;
+}
+
+const struct edu_backend edu_hmm_backend = {
+	.name = "edu_hmm",
+	.map = edu_map,
+	.unmap = edu_unmap,
+	.fault = edu_fault,
+	.ioctl = edu_ioctl_hmm,
+};
+
 static int edu_ioctl_stats(struct edu_mirror *m, void __user *arg)
 {
 	struct edu_hmm_stats stats;
@@ -588,17 +625,16 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 		return edu_ioctl_dma(m, uarg);
 	case EDU_HMM_WAIT:
 		return edu_ioctl_wait(m);
-	case EDU_HMM_MIGRATE:
-		return edu_ioctl_migrate(m, uarg);
 	case EDU_HMM_STATS:
 		return edu_ioctl_stats(m, uarg);
 	}
-	return -ENOTTY;
+	return m->backend->ioctl(m, command, uarg);
 }
 
 static int edu_open(struct inode *inode, struct file *file)
 {
-	struct edu *edu = container_of(file->private_data, struct edu, misc);
+	struct edu_node *node = container_of(file->private_data, struct edu_node, misc);
+	struct edu *edu = node->edu;
 	struct edu_mirror *m;
 
 	m = kzalloc_obj(*m);
@@ -607,6 +643,7 @@ static int edu_open(struct inode *inode, struct file *file)
 	/* misc_deregister() waits for this, and the driver's own reference outlives it. */
 	kref_get(&edu->ref);
 	m->edu = edu;
+	m->backend = node->backend;
 	m->busy = -1;
 	mutex_init(&m->call);
 	mutex_init(&m->lock);
@@ -625,15 +662,13 @@ static int edu_release(struct inode *inode, struct file *file)
 		edu_wait(m);
 	}
 	if (m->npages) {
-		mmu_interval_notifier_remove(&m->notifier);
 		down_read(&edu->gone_lock);
-		edu_unmap(m);
+		edu_unregister(m);
 		mutex_lock(&edu->mirrors_lock);
 		list_del(&m->list);
 		mutex_unlock(&edu->mirrors_lock);
 		up_read(&edu->gone_lock);
 	}
-	kvfree(m->dma);
 	kfree(m);
 	kref_put(&edu->ref, edu_free);
 	return 0;

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/edu_odpN: the memory is looked up and DMA mapped by the RDMA core, as that of an on-demand
+ * paging MR of a ConnectX is.
+ *
+ * The device page table stands for the translation table in the hardware. DMA goes by it alone, and
+ * it is only written where mlx5 writes its own: from what ib_umem_odp_dma_addr() says after
+ * ib_umem_odp_map_dma_and_lock(), and in the notifier. What one of them leaves behind the device
+ * will use.
+ *
+ * Locks: the umem_mutex of the range lies between mmap_lock and edu_mirror.lock. The interval
+ * notifier takes both.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/hmm.h>
+#include <linux/hugetlb.h>
+#include <linux/pci.h>
+#include <linux/pci-p2pdma.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <rdma/ib_umem_odp.h>
+#include <rdma/ib_verbs.h>
+
+#include "edu_hmm.h"
+
+/**
+ * struct edu_ib - the edu device as an RDMA device
+ * @ibdev: not registered: all that its umems need of it is the device that does the DMA
+ */
+struct edu_ib {
+	struct ib_device ibdev;
+};
+
+/* With the mutex of the umem and the lock of the file held. */
+static void edu_odp_count(struct edu_mirror *m)
+{
+	m->stats.npages = m->umem->npages;
+	m->stats.p2p_pages = atomic64_read(&m->umem->p2p_pages);
+	m->stats.p2p_fallbacks = atomic64_read(&m->umem->p2p_fallbacks);
+}
+
+/*
+ * Write pages @first to @first + @n - 1 to the device page table, with the mutex of the umem held.
+ * In whole blocks, as mlx5 does.
+ */
+static void edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags)
+{
+	struct ib_umem_odp *umem = m->umem;
+	unsigned int order = umem->page_shift - PAGE_SHIFT;
+	unsigned long block = (unsigned long)EDU_HMM_BLOCK << order;
+	struct pci_p2pdma_map_state state = {};
+	unsigned long i, sub, last, entry, old;
+	dma_addr_t dma;
+
+	last = min(round_up(first + n, block), ib_umem_odp_num_pages(umem) << order);
+	guard(mutex)(&m->lock);
+	for (i = round_down(first, block); i < last; i++) {
+		sub = i & ((1UL << order) - 1);
+		entry = umem->map.pfn_list[i >> order] + sub;
+		dma = ib_umem_odp_dma_addr(umem, i >> order, &state);
+		if (dma == DMA_MAPPING_ERROR) {
+			entry = 0;
+			dma = 0;
+		} else {
+			dma += sub << PAGE_SHIFT;
+		}
+		if (flags & EDU_HMM_DOWNGRADE || !umem->umem.writable)
+			entry &= ~HMM_PFN_WRITE;
+		/* Nothing changes but by way of the notifier, and that leaves no entry. */
+		old = m->map.pfn_list[i];
+		WARN(edu_present(m, i) &&
+		     (m->dma[i] != dma || hmm_pfn_to_phys(old) != hmm_pfn_to_phys(entry)),
+		     "%s: page %lu was not dropped\n", m->edu->name, i);
+		m->map.pfn_list[i] = entry;
+		m->dma[i] = dma;
+	}
+	m->stats.faults++;
+	edu_odp_count(m);
+}
+
+static void edu_odp_remove_obstacle(struct edu_mirror *m)
+{
+	struct ib_umem_odp *umem = m->umem;
+
+	if (!m->obstacle)
+		return;
+	dma_iova_unlink(umem->umem.ibdev->dma_device, &umem->map.state,
+			m->obstacle_idx << umem->page_shift, umem->map.dma_entry_size,
+			DMA_BIDIRECTIONAL, DMA_ATTR_REQUIRE_COHERENT);
+	__free_pages(m->obstacle, umem->page_shift - PAGE_SHIFT);
+	m->obstacle = NULL;
+}
+
+/* Drop pages @first to @last - 1 when the device has finished with them, with the mutex held. */
+static void edu_odp_zap(struct edu_mirror *m, unsigned long first, unsigned long last)
+{
+	unsigned int order = m->umem->page_shift - PAGE_SHIFT;
+	unsigned long i;
+
+	if (m->obstacle && in_range(m->obstacle_idx << order, first, last - first))
+		edu_odp_remove_obstacle(m);
+	guard(mutex)(&m->lock);
+	if (m->busy >= 0 && in_range(m->busy, first, last - first)) {
+		m->stats.waits += !completion_done(&m->edu->idle);
+		edu_engine_wait(m->edu);
+	}
+	for (i = first; i < last; i++) {
+		m->stats.dropped += edu_present(m, i);
+		m->map.pfn_list[i] = 0;
+		m->dma[i] = 0;
+	}
+}
+
+static bool edu_odp_invalidate(struct mmu_interval_notifier *mni,
+			       const struct mmu_notifier_range *inv, unsigned long seq)
+{
+	struct ib_umem_odp *umem = container_of(mni, struct ib_umem_odp, notifier);
+	unsigned long page = 1UL << umem->page_shift;
+	unsigned long start, end;
+	struct edu_mirror *m;
+
+	if (!mmu_notifier_range_blockable(inv))
+		return false;
+
+	guard(mutex)(&umem->umem_mutex);
+	mmu_interval_set_seq(mni, seq);
+	/* Clipped first: what ends at ULONG_MAX cannot be rounded up. */
+	start = ALIGN_DOWN(max(ib_umem_start(umem), inv->start), page);
+	end = ALIGN(min(ib_umem_end(umem), inv->end), page);
+	/* Before edu_odp_map() has set it the device has nothing, and after edu_odp_unmap(). */
+	m = umem->private;
+	if (m)
+		edu_odp_zap(m, PHYS_PFN(start - m->start), PHYS_PFN(end - m->start));
+	ib_umem_odp_unmap_dma_pages(umem, start, end);
+	if (m) {
+		guard(mutex)(&m->lock);
+		edu_odp_count(m);
+	}
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops edu_odp_notifier_ops = {
+	.invalidate = edu_odp_invalidate,
+};
+
+static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags,
+			 u64 *refused)
+{
+	struct ib_umem_odp *umem = m->umem;
+	u64 access = flags & EDU_HMM_WRITE ? HMM_PFN_WRITE : 0;
+	u64 fallbacks = atomic64_read(&umem->p2p_fallbacks);
+	unsigned long deadline = jiffies + EDU_TIMEOUT;
+	int ret;
+
+	if (access && flags & EDU_HMM_DOWNGRADE)
+		return -EINVAL;
+	if (access && !umem->umem.writable)
+		return -EPERM;
+	do {
+		ret = ib_umem_odp_map_dma_and_lock(umem, m->start + (first << PAGE_SHIFT),
+						   npages << PAGE_SHIFT, access,
+						   !(flags & EDU_HMM_NO_FAULT));
+	} while (ret == -EAGAIN && time_before(jiffies, deadline) &&
+		 !fatal_signal_pending(current));
+	if (ret >= 0) {
+		edu_odp_enter(m, first, npages, flags);
+	} else {
+		/* Part of it may have been mapped. */
+		mutex_lock(&umem->umem_mutex);
+		scoped_guard(mutex, &m->lock)
+			edu_odp_count(m);
+	}
+	mutex_unlock(&umem->umem_mutex);
+	*refused += atomic64_read(&umem->p2p_fallbacks) - fallbacks;
+	if (ret < 0)
+		return ret == -EAGAIN ? -ETIME : ret;
+	return 0;
+}
+
+static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
+{
+	u64 size = cmd->npages << PAGE_SHIFT;
+	int access = IB_ACCESS_ON_DEMAND;
+	struct ib_umem_odp *umem;
+	int ret = -ENOMEM;
+
+	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB))
+		return -EINVAL;
+	if (!(cmd->flags & EDU_HMM_READ_ONLY))
+		access |= IB_ACCESS_LOCAL_WRITE;
+	if (cmd->flags & EDU_HMM_HUGETLB) {
+		if (!IS_ALIGNED(cmd->addr | size, HPAGE_SIZE))
+			return -EINVAL;
+		access |= IB_ACCESS_HUGETLB;
+	}
+
+	m->map.pfn_list = kvcalloc(cmd->npages, sizeof(*m->map.pfn_list), GFP_KERNEL);
+	m->dma = kvcalloc(cmd->npages, sizeof(*m->dma), GFP_KERNEL);
+	if (!m->map.pfn_list || !m->dma)
+		goto free;
+	umem = ib_umem_odp_get(m->edu->ibdev, cmd->addr, size, access, &edu_odp_notifier_ops);
+	if (IS_ERR(umem)) {
+		ret = PTR_ERR(umem);
+		goto free;
+	}
+	m->umem = umem;
+	m->mapped = true;
+	scoped_guard(mutex, &umem->umem_mutex)
+		umem->private = m;
+	cmd->shape = edu_shape(&umem->map);
+	return 0;
+
+free:
+	kvfree(m->map.pfn_list);
+	kvfree(m->dma);
+	return ret;
+}
+
+static void edu_odp_unmap(struct edu_mirror *m)
+{
+	struct ib_umem_odp *umem = m->umem;
+
+	if (!umem)
+		return;
+	scoped_guard(mutex, &umem->umem_mutex) {
+		edu_odp_zap(m, 0, ib_umem_odp_num_pages(umem) << (umem->page_shift - PAGE_SHIFT));
+		edu_odp_remove_obstacle(m);
+		umem->private = NULL;
+	}
+	scoped_guard(mutex, &m->lock) {
+		m->mapped = false;
+		m->busy = -1;
+	}
+	/* It unmaps what is mapped. */
+	ib_umem_odp_release(umem);
+	m->umem = NULL;
+	kvfree(m->map.pfn_list);
+}
+
+static int edu_odp_obstruct(struct edu_mirror *m, void __user *arg)
+{
+	struct edu_hmm_obstruct cmd;
+	struct ib_umem_odp *umem;
+	struct page *page;
+	size_t offset;
+	int ret;
+
+	if (copy_from_user(&cmd, arg, sizeof(cmd)))
+		return -EFAULT;
+	guard(rwsem_read)(&m->edu->gone_lock);
+	ret = edu_check_pages(m, cmd.addr, 1);
+	if (ret)
+		return ret;
+	umem = m->umem;
+	if (!dma_use_iova(&umem->map.state))
+		return -EOPNOTSUPP;
+	page = alloc_pages(GFP_KERNEL | __GFP_ZERO, umem->page_shift - PAGE_SHIFT);
+	if (!page)
+		return -ENOMEM;
+
+	guard(mutex)(&umem->umem_mutex);
+	ret = -EBUSY;
+	if (m->obstacle)
+		goto free;
+	m->obstacle_idx = (cmd.addr - m->start) >> umem->page_shift;
+	offset = m->obstacle_idx << umem->page_shift;
+	ret = dma_iova_link(umem->umem.ibdev->dma_device, &umem->map.state, page_to_phys(page),
+			    offset, umem->map.dma_entry_size, DMA_BIDIRECTIONAL,
+			    DMA_ATTR_REQUIRE_COHERENT);
+	if (ret)
+		goto free;
+	m->obstacle = page;
+	ret = dma_iova_sync(umem->umem.ibdev->dma_device, &umem->map.state, offset,
+			    umem->map.dma_entry_size);
+	if (ret)
+		edu_odp_remove_obstacle(m);
+	return ret;
+
+free:
+	__free_pages(page, umem->page_shift - PAGE_SHIFT);
+	return ret;
+}
+
+static long edu_odp_ioctl(struct edu_mirror *m, unsigned int command, void __user *arg)
+{
+	return command == EDU_HMM_OBSTRUCT ? edu_odp_obstruct(m, arg) : -ENOTTY;
+}
+
+const struct edu_backend edu_odp_backend = {
+	.name = "edu_odp",
+	.map = edu_odp_map,
+	.unmap = edu_odp_unmap,
+	.fault = edu_odp_fault,
+	.ioctl = edu_odp_ioctl,
+};
+
+/**
+ * edu_odp_create - make an RDMA device of it
+ * @edu: the device
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int edu_odp_create(struct edu *edu)
+{
+	struct edu_ib *ib = ib_alloc_device(edu_ib, ibdev);
+
+	if (!ib)
+		return -ENOMEM;
+	ib->ibdev.dev.parent = &edu->pdev->dev;
+	ib->ibdev.dma_device = &edu->pdev->dev;
+	edu->ibdev = &ib->ibdev;
+	return 0;
+}
+
+/**
+ * edu_odp_destroy - undo edu_odp_create()
+ * @edu: the device, of which nothing is mapped any more
+ */
+void edu_odp_destroy(struct edu *edu)
+{
+	ib_dealloc_device(edu->ibdev);
+}

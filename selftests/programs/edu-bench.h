@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all importers and exporters open,
+ * named as BENCH says, and a function for each call. Exporters are the mirrors of test_hmm that have a PCI BAR.
+ *
+ * The environment:
+ * EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory; BENCH_DEVICE if absent
+ * HMM_P2P_VERDICT  what is to be expected of each exporter in this topology: bus, bridge or none
+ * HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
+ * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads
+ * HMM_P2P_SHAPE    how DMA addresses come about: direct or iova
+ */
+#ifndef EDU_BENCH_H
+#define EDU_BENCH_H
+
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "edu_hmm_uapi.h"
+#include "test_hmm_uapi.h"
+
+#include "kselftest_harness.h"
+
+#define BENCH_APPLY(_macro, _name)	_macro(_name)
+#define BENCH_FIXTURE(_macro)		BENCH_APPLY(_macro, BENCH)
+
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define NPAGES		32
+#define EXPORTERS	2
+#define IMPORTERS	4
+
+BENCH_FIXTURE(FIXTURE)
+{
+	int imp[IMPORTERS];
+	int nimp;
+	int exp[EXPORTERS];
+	char bdf[EXPORTERS][32];
+	char *bar[EXPORTERS];
+	int how[EXPORTERS];		/* enum edu_hmm_how that the topology demands */
+	int nexp;
+	bool data;			/* bytes arrive */
+	unsigned int shape;
+	char *mem;			/* NPAGES, in small pages */
+	char *observer;			/* the same memory once more, if a test has made it so */
+	char *buf;			/* as many for the other side */
+	struct edu_hmm_page *pages;	/* what state() saw */
+	uint64_t refused;		/* what fault() was told */
+};
+
+static inline void fill(void *to, size_t size, unsigned int seed)
+{
+	unsigned char *p = to;
+
+	for (size_t i = 0; i < size; i++)
+		p[i] = (i * 2654435761U >> 11) + seed * 37;
+}
+
+/* Are these the bytes that fill() puts at @from, were it to begin there with @seed? */
+static inline bool filled(const void *from, size_t offset, size_t size, unsigned int seed)
+{
+	const unsigned char *p = from;
+
+	for (size_t i = 0; i < size; i++)
+		if (p[i] != (unsigned char)(((i + offset) * 2654435761U >> 11) + seed * 37))
+			return false;
+	return true;
+}
+
+static inline bool all(const void *from, size_t size, unsigned char byte)
+{
+	const volatile unsigned char *p = from;
+
+	for (size_t i = 0; i < size; i++)
+		if (p[i] != byte)
+			return false;
+	return true;
+}
+
+static inline char *anon(size_t size)
+{
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, size, MADV_NOHUGEPAGE);
+	return p;
+}
+
+static inline int call(int fd, unsigned long request, void *arg)
+{
+	return ioctl(fd, request, arg) ? -errno : 0;
+}
+
+static inline const char *bench_device(void)
+{
+	const char *device = getenv("EDU_DEVICE");
+
+	return device ? device : BENCH_DEVICE;
+}
+
+/* Which has no memory of its own. */
+static inline bool bench_odp(void)
+{
+	return !strcmp(bench_device(), "edu_odp");
+}
+
+static inline int open_importer(int n)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/dev/%.32s%d", bench_device(), n);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static inline int open_exporter(int n)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/dev/hmm_dmirror%d", n);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static inline int reg(int fd, void *addr, uint64_t npages)
+{
+	struct edu_hmm_register cmd = { .addr = (uintptr_t)addr, .npages = npages };
+	int ret = call(fd, EDU_HMM_REGISTER, &cmd);
+
+	return ret ? ret : (int)cmd.shape;
+}
+
+static inline int fault(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, uint64_t npages, unsigned int flags)
+{
+	struct edu_hmm_fault cmd = { .addr = (uintptr_t)addr, .npages = npages, .flags = flags };
+	int ret = call(fd, EDU_HMM_FAULT, &cmd);
+
+	self->refused = cmd.refused;
+	return ret;
+}
+
+static inline int state(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, uint64_t npages)
+{
+	struct edu_hmm_state cmd = { .addr = (uintptr_t)addr, .npages = npages, .pages = (uintptr_t)self->pages };
+
+	memset(self->pages, 0xff, npages * sizeof(*self->pages));
+	return call(fd, EDU_HMM_STATE, &cmd);
+}
+
+/* How the device page table has a page, or an errno. */
+static inline int how(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr)
+{
+	int ret = state(self, fd, addr, 1);
+
+	return ret ? ret : (int)self->pages[0].how;
+}
+
+static inline int dma(int fd, void *addr, void *buf, size_t len, unsigned int flags)
+{
+	struct edu_hmm_dma cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .len = len, .flags = flags };
+
+	return call(fd, EDU_HMM_DMA, &cmd);
+}
+
+static inline struct edu_hmm_stats edu_stats(int fd)
+{
+	struct edu_hmm_stats s = {};
+
+	call(fd, EDU_HMM_STATS, &s);
+	return s;
+}
+
+static inline struct hmm_dmirror_p2p_stats exp_stats(int fd)
+{
+	struct hmm_dmirror_p2p_stats s = {};
+
+	call(fd, HMM_DMIRROR_P2P_STATS, &s);
+	return s;
+}
+
+/* A command of test_hmm. Return: the number of pages it did, or an errno. */
+static inline long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
+{
+	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .npages = npages };
+	int ret;
+
+	do
+		ret = call(fd, request, &cmd);
+	while (ret == -EINTR);
+	return ret ? ret : (long)cmd.cpages;
+}
+
+/* Fill pages and put them into the memory of an exporter. */
+static inline bool export_pages(int fd, void *addr, size_t npages, unsigned int seed)
+{
+	char *copy = malloc(npages * PAGE);
+	long ret;
+
+	fill(addr, npages * PAGE, seed);
+	ret = mirror(fd, HMM_DMIRROR_MIGRATE_TO_DEV, addr, copy, npages);
+	free(copy);
+	return ret == (long)npages;
+}
+
+/* The word number @n of what the topology says, as an enum edu_hmm_how, or -1. */
+static inline int verdict(int n)
+{
+	const char *words = getenv("HMM_P2P_VERDICT"), *masked = getenv("HMM_P2P_MASKED");
+	char word[EXPORTERS][16];
+
+	if (!words || sscanf(words, "%15s %15s", word[0], word[1]) <= n)
+		return -1;
+	if (masked && !strcmp(masked, "1"))
+		return EDU_HMM_RAM;
+	if (!strcmp(word[n], "bus"))
+		return EDU_HMM_BUS;
+	if (!strcmp(word[n], "bridge"))
+		return EDU_HMM_BRIDGE;
+	return strcmp(word[n], "none") ? -1 : EDU_HMM_RAM;
+}
+
+static inline bool reachable(int how)
+{
+	return how == EDU_HMM_BUS || how == EDU_HMM_BRIDGE;
+}
+
+/* Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers. */
+static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
+{
+	char names[128] = "", path[128];
+	char *name = names;
+	FILE *f;
+	int fd;
+
+	f = fopen("/sys/module/test_hmm/parameters/p2p_exporter", "r");
+	if (!f || !fgets(names, sizeof(names), f))
+		return false;
+	fclose(f);
+	for (int i = 0; i < n && name; i++)
+		name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL;
+	if (!name || sscanf(name, "%31[^/]", self->bdf[n]) != 1)
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource2", self->bdf[n]);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	self->bar[n] = mmap(NULL, exp_stats(self->exp[n]).bar_pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return self->bar[n] != MAP_FAILED;
+}
+
+/* The place in a BAR that an alias stands for. */
+static inline char *bar_page(BENCH_FIXTURE(FIXTURE_DATA) *self, int n, uint64_t phys)
+{
+	char path[128];
+	unsigned long long start = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", self->bdf[n]);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%*x %*x %*x %*x %*x %*x %llx", &start) != 1)
+		return NULL;
+	fclose(f);
+	if (phys < start || phys - start >= exp_stats(self->exp[n]).bar_pages * PAGE)
+		return NULL;
+	return self->bar[n] + (phys - start);
+}
+
+static inline pid_t spawn(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+/* Did the child leave with status 0? */
+static inline bool well(pid_t pid)
+{
+	int status;
+
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+static inline bool write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+/* The BDF of importer 0. */
+static inline bool importer_bdf(char *bdf, size_t size)
+{
+	char link[64], path[PATH_MAX], *p;
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/sys/class/misc/%.32s0", bench_device());
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return false;
+	path[n] = 0;
+	p = strstr(path, "/misc/edu_");
+	if (!p)
+		return false;
+	*p = 0;
+	snprintf(bdf, size, "%s", strrchr(path, '/') + 1);
+	return true;
+}
+
+/* Take a device away from its driver, or off the bus. */
+static inline bool take_away(const char *bdf, const char *id, bool unplug)
+{
+	char path[128], line[64];
+
+	if (!unplug) {
+		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind", bdf);
+		return write_file(path, bdf);
+	}
+	/* scripts/vm.sh reads the console, and tells QEMU. */
+	snprintf(line, sizeof(line), "monitor: device_del %s\n", id);
+	if (!write_file("/dev/kmsg", line))
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", bdf);
+	for (int i = 0; i < 600 && !access(path, F_OK); i++)
+		usleep(100000);
+	return access(path, F_OK);
+}
+
+BENCH_FIXTURE(FIXTURE_SETUP)
+{
+	const char *shape = getenv("HMM_P2P_SHAPE"), *data = getenv("HMM_P2P_DATA");
+
+	/* A child that a test leaves behind would keep pages of the BAR. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (self->nimp = 0; self->nimp < IMPORTERS; self->nimp++) {
+		self->imp[self->nimp] = open_importer(self->nimp);
+		if (self->imp[self->nimp] < 0)
+			break;
+	}
+	for (self->nexp = 0; self->nexp < EXPORTERS; self->nexp++) {
+		self->exp[self->nexp] = open_exporter(self->nexp);
+		ASSERT_GE(self->exp[self->nexp], 0);
+		if (!exp_stats(self->exp[self->nexp]).bar_pages) {
+			close(self->exp[self->nexp]);
+			break;
+		}
+		self->how[self->nexp] = verdict(self->nexp);
+		ASSERT_NE(self->how[self->nexp], -1) TH_LOG("HMM_P2P_VERDICT=%s", getenv("HMM_P2P_VERDICT"));
+		ASSERT_TRUE(find_bar(self, self->nexp));
+		ASSERT_EQ(exp_stats(self->exp[self->nexp]).bar_live, 0);
+	}
+	ASSERT_GT(self->nimp, 0);
+	ASSERT_GT(self->nexp, 0);
+
+	ASSERT_NE(data, NULL);
+	self->data = !strcmp(data, "yes");
+	ASSERT_NE(shape, NULL);
+	/* DMA_API_DEBUG wants to see every mapping undone. */
+	self->shape = !strcmp(shape, "iova") ? EDU_HMM_IOVA :
+		access("/sys/kernel/debug/dma-api", F_OK) ? EDU_HMM_DIRECT : EDU_HMM_LIST;
+
+	self->pages = calloc(EDU_HMM_MAX_PAGES, sizeof(*self->pages));
+	self->mem = anon(NPAGES * PAGE);
+	self->buf = anon(NPAGES * PAGE);
+	ASSERT_TRUE(self->pages && self->mem && self->buf);
+}
+
+BENCH_FIXTURE(FIXTURE_TEARDOWN)
+{
+	munmap(self->mem, NPAGES * PAGE);
+	for (int i = 0; i < self->nexp; i++)
+		EXPECT_EQ(exp_stats(self->exp[i]).bar_live, 0);
+}
+
+/* Whatever the bytes would show: QEMU does not carry them there. */
+#define needs_data(_how)								\
+	do {										\
+		if (reachable(_how) && !self->data)					\
+			SKIP(return, "QEMU does not route these, see the topology");	\
+	} while (0)
+
+#endif /* EDU_BENCH_H */

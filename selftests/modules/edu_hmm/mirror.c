@@ -22,6 +22,7 @@
 
 /* Pages that are looked up at once. */
 #define EDU_WALK_PAGES	512UL
+
 /**
  * edu_present - is a page in the device page table?
  * @m: the open file, with its lock held

@@ -56,6 +56,12 @@ step "mutants: ${#names[@]}, in ${work#"$TOP/"}"
 # header NAME KEY: what the lines of this key say
 header() { sed -n "/^--- /q; s/^$2: *//p" "$mutants/$1.patch"; }
 
+suite_of() {
+	local suite
+	suite=$(header "$1" Suite)
+	echo "${suite:-hmm}"
+}
+
 # All that can be wrong with the data, before anything is built.
 subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
 	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
@@ -70,8 +76,8 @@ for name in "${names[@]}"; do
 		grep -qxF "$(header "$name" Patch)" <<<"$subjects" ||
 			die "$f: no such patch in build/tree: $(header "$name" Patch)"
 	fi
-	suite=$(header "$name" Suite)
-	[ -x "$TOP/selftests/suites/${suite:=hmm}/run" ] || die "$f: no suite $suite that runs in a guest"
+	suite=$(suite_of "$name")
+	[ -x "$TOP/selftests/suites/$suite/run" ] || die "$f: no suite $suite that runs in a guest"
 	[ -n "$(header "$name" Run)" ] || die "$f: no line Run:"
 	case $(header "$name" Killed-by | wc -l),$(header "$name" Survives | wc -l) in
 	1,0 | 0,1) ;;
@@ -138,7 +144,8 @@ unmutate() {
 	kgit "$tree" reset -q --hard
 	rm -rf "$modules"
 	mkdir -p "${modules%/*}"
-	cp -a "$TOP/selftests/modules" "$modules"
+	# With a new time: make would take what was built of a mutant for newer.
+	cp -r "$TOP/selftests/modules" "$modules"
 }
 unmutate
 
@@ -166,7 +173,7 @@ killers() {
 import json, pathlib, re, sys
 folder = pathlib.Path(sys.argv[1])
 result = json.loads((folder / "results.json").read_text())
-names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"\w+\.", t["name"])]
+names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"[\w-]+\.", t["name"])]
 names += [s["test"] for s in result["splats"]]
 if result["exit"] in (6, 7, 124, 255):
     last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
@@ -202,7 +209,7 @@ some() {
 test_mutant() {
 	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree
 	expected=$(header "$name" Killed-by)
-	suite=$(header "$name" Suite)
+	suite=$(suite_of "$name")
 	[ -z "$(header "$name" Module)" ] || where=$work
 	# The ceiling: what is not in build/mutants/tree is in no git tree.
 	GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/apply.log" 2>&1 || {
@@ -218,7 +225,7 @@ test_mutant() {
 	mkdir "$tmp/out"
 	cp "$mutants/$name.patch" "$tmp/out/"
 	while read -r -u 7 run; do
-		run="${suite:-hmm} $run"
+		run="$suite $run"
 		dir=$(run_dir "$tmp/out" "$run")
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || seen+=" $(killers "$dir")"

@@ -295,19 +295,34 @@ static int fail_nth(int fd, int n)
 	return write(fd, text, strlen(text)) < 0 ? -1 : left;
 }
 
+/* What is done while one allocation after the other fails. */
+static const struct nth_call {
+	const char *name;
+	unsigned int reg;		/* flags of the registration */
+	unsigned int fault;		/* and of the fault */
+} nth_calls[] = {
+	{ "fault", 0, EDU_HMM_WRITE },
+	{ "fault of a child", EDU_HMM_IMPLICIT, EDU_HMM_WRITE },
+	{ "snapshot", 0, EDU_HMM_NO_FAULT },
+	{ "prefetch", EDU_HMM_IMPLICIT, EDU_HMM_DOWNGRADE },
+};
+
 /*
- * One allocation after the other fails: the call does, or it has done all. Nothing may be left of
- * it otherwise. In the end there are none any more.
+ * Register a range, and enter its pages: one allocation after the other fails, until there are none
+ * any more. Each time the call fails, or it has done all, and nothing is left of it otherwise: it
+ * works the next time.
  */
-static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *self, bool atomic)
+static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *self,
+			  const struct nth_call *what, bool atomic)
 {
 	/*
 	 * By the third page of the range the IOMMU needs another page table, if no other range is
-	 * in that.
+	 * in that. More than 32 pages take an array for the walk.
 	 */
-	const int first = 510, n = 8, size = 1024;
+	const int first = 510, n = 8, size = 1024, pages = 40;
 	int failed[2] = {}, nth = 0, fd, ret[2], left[2] = {}, control;
-	int rounds = 0, sweeps = atomic ? 1 : 3;
+	int rounds = 0, sweeps = atomic ? 1 : 2;
+	bool fault_in = !(what->fault & EDU_HMM_NO_FAULT), reach = reachable(self->how[0]);
 	const char *wait = atomic ? "1" : "0";
 	uint64_t fallbacks = 0, only_third = 0;
 	struct edu_hmm_stats s;
@@ -329,24 +344,24 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 		nth++;
 		rounds++;
 		ASSERT_LT(nth, 2000);
-		fill(mem, NPAGES * PAGE, 1);
+		fill(mem, pages * PAGE, 1);
 		ASSERT_TRUE(export_pages(self->exp[0], mem, n, nth));
 		fd = open_importer(0);
 		ASSERT_GE(fd, 0);
 
 		ASSERT_EQ(fail_nth(control, nth), 0);
-		ret[0] = reg(fd, area, size);
+		ret[0] = reg_flags(fd, area, size, what->reg);
 		left[0] = fail_nth(control, 0);
 		ASSERT_GE(left[0], 0);
 		EXPECT_TRUE(ret[0] > 0 || (!left[0] && ret[0] == -ENOMEM)) {
 			TH_LOG("register, %d: %d", nth, ret[0]);
 		}
 		if (ret[0] < 0) {
-			ASSERT_GT(reg(fd, area, size), 0);
+			ASSERT_GT(reg_flags(fd, area, size, what->reg), 0);
 		}
 
 		ASSERT_EQ(fail_nth(control, nth), 0);
-		ret[1] = fault(self, fd, mem, NPAGES, EDU_HMM_WRITE);
+		ret[1] = fault(self, fd, mem, pages, what->fault);
 		left[1] = fail_nth(control, 0);
 		ASSERT_GE(left[1], 0);
 		/*
@@ -354,25 +369,37 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 		 * page back.
 		 */
 		EXPECT_TRUE(!ret[1] || (!left[1] && (ret[1] == -ENOMEM || ret[1] == -EFAULT))) {
-			TH_LOG("fault, %d: %d", nth, ret[1]);
+			TH_LOG("%s, %d: %d", what->name, nth, ret[1]);
 		}
 		failed[0] += ret[0] < 0;
 		failed[1] += ret[1] < 0;
 		s = edu_stats(fd);
 		if (!ret[1]) {
-			EXPECT_EQ(s.npages, NPAGES);
+			EXPECT_EQ(s.npages, present(self, fd, area, size));
 			EXPECT_EQ(s.p2p_pages + s.p2p_fallbacks, n);
+			EXPECT_EQ(s.npages, fault_in ? pages : pages - s.p2p_fallbacks);
+			if (left[1]) {
+				EXPECT_EQ(s.p2p_pages, reach ? n : 0);
+			}
 			fallbacks += s.p2p_fallbacks;
 			EXPECT_EQ(state(self, fd, mem, n), 0);
-			only_third += s.p2p_fallbacks == 1 && self->pages[2].how == EDU_HMM_RAM;
+			only_third += s.p2p_fallbacks == 1 &&
+				self->pages[2].how == (fault_in ? EDU_HMM_RAM : EDU_HMM_NONE);
 		}
 		/* Whatever happened, it works now. */
-		ASSERT_EQ(fault(self, fd, mem, NPAGES, EDU_HMM_WRITE), 0);
-		EXPECT_EQ(present(self, fd, area, size), NPAGES);
-		EXPECT_EQ(edu_stats(fd).npages, NPAGES);
+		ASSERT_EQ(fault(self, fd, mem, pages, EDU_HMM_WRITE), 0);
+		EXPECT_EQ(present(self, fd, area, size), pages);
+		EXPECT_EQ(edu_stats(fd).npages, pages);
+		/* The device has what the process has. */
+		for (int i = 0; i < pages && (self->data || !reach); i += pages / 2) {
+			ASSERT_EQ(dma(fd, mem + i * PAGE, self->buf, 64, EDU_HMM_NO_FAULT), 0);
+			EXPECT_TRUE(filled(self->buf, i * PAGE, 64, i ? 1 : nth)) {
+				TH_LOG("%s, %d: page %d", what->name, nth, i);
+			}
+		}
 		EXPECT_TRUE(filled(mem, 0, n * PAGE, nth));
-		EXPECT_TRUE(filled(mem + n * PAGE, n * PAGE, (NPAGES - n) * PAGE, 1));
-		ASSERT_EQ(madvise(mem, NPAGES * PAGE, MADV_DONTNEED), 0);
+		EXPECT_TRUE(filled(mem + n * PAGE, n * PAGE, (pages - n) * PAGE, 1));
+		ASSERT_EQ(madvise(mem, pages * PAGE, MADV_DONTNEED), 0);
 		EXPECT_EQ(edu_stats(fd).npages, 0);
 		EXPECT_EQ(present(self, fd, area, size), 0);
 		/* A file that stays open keeps its IOVAs, and the next one gets others. */
@@ -383,20 +410,27 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 			sweeps--;
 		}
 	}
-	TH_LOG("%d rounds: %d times no range, %d times no pages, %d pages moved, %d third ones",
-	       rounds, failed[0], failed[1], (int)fallbacks, (int)only_third);
+	TH_LOG("%s: %d rounds: %d times no range, %d times no pages, %d pages moved, %d third ones",
+	       what->name, rounds, failed[0], failed[1], (int)fallbacks, (int)only_third);
+	if (!atomic) {
+		EXPECT_GT(failed[0], 0);
+		EXPECT_GT(failed[1], 0);
+	}
 	if (atomic && self->how[0] == EDU_HMM_BRIDGE && self->shape == EDU_HMM_IOVA)
 		EXPECT_GT(only_third, 0);
+	close(control);
+	munmap(area, size * PAGE);
 }
 
 TEST_F_TIMEOUT(odp, map_error_nth_atomic, 300)
 {
-	map_error_nth(_metadata, self, true);
+	map_error_nth(_metadata, self, nth_calls, true);
 }
 
 TEST_F_TIMEOUT(odp, map_error_nth_any, 600)
 {
-	map_error_nth(_metadata, self, false);
+	for (unsigned int i = 0; i < sizeof(nth_calls) / sizeof(*nth_calls); i++)
+		map_error_nth(_metadata, self, nth_calls + i, false);
 }
 
 /*
@@ -930,6 +964,32 @@ TEST_F_TIMEOUT(odp, npages_zero, 120)
 		EXPECT_EQ(present(self, fd, self->mem, NPAGES), 0);
 		EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
 	}
+}
+
+/* Children come and go. Their parent, which counts for them, stays: here it goes last. */
+TEST_F_TIMEOUT(odp, implicit_child, 120)
+{
+	int fd = self->imp[0], reach = reachable(self->how[0]);
+	const int n = 8;
+
+	EXPECT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_IMPLICIT | EDU_HMM_HUGETLB), -EINVAL);
+	fill(self->mem, NPAGES * PAGE, 1);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 2));
+	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_IMPLICIT), self->shape);
+	ASSERT_EQ(fault(self, fd, self->mem, NPAGES, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(self->refused, reach ? 0 : n);
+	EXPECT_COUNTS(fd, NPAGES, reach ? n : 0, reach ? 0 : n);
+	ASSERT_EQ(state(self, fd, self->mem, NPAGES), 0);
+	for (int i = 0; i < NPAGES; i++)
+		EXPECT_EQ(self->pages[i].how, i < n ? self->how[0] : EDU_HMM_RAM);
+	if (self->data || !reach) {
+		ASSERT_EQ(dma(fd, self->mem + (n - 1) * PAGE, self->buf, 2 * PAGE,
+			      EDU_HMM_NO_FAULT), 0);
+		EXPECT_TRUE(filled(self->buf, (n - 1) * PAGE, PAGE, 2));
+		EXPECT_TRUE(filled(self->buf + PAGE, n * PAGE, PAGE, 1));
+	}
+	ASSERT_EQ(madvise(self->mem, NPAGES * PAGE, MADV_DONTNEED), 0);
+	EXPECT_COUNTS(fd, 0, reach ? n : 0, reach ? 0 : n);
 }
 
 /*

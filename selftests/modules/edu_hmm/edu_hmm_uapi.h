@@ -46,7 +46,7 @@ enum edu_hmm_shape {
  * @addr: (in) page aligned start
  * @npages: (in) length in pages, 1 to EDU_HMM_MAX_PAGES
  * @shape: (out) enum edu_hmm_shape
- * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB
+ * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT
  *
  * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not cover system memory.
  */
@@ -59,6 +59,7 @@ struct edu_hmm_register {
 
 #define EDU_HMM_READ_ONLY	(1U << 0)	/* the device may not write */
 #define EDU_HMM_HUGETLB		(1U << 1)	/* the range is of huge pages, start and end too: one mapping for each */
+#define EDU_HMM_IMPLICIT	(1U << 2)	/* the range is a child of an implicit one; not with EDU_HMM_HUGETLB: EINVAL */
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
 #define EDU_HMM_NO_FAULT	(1U << 1)	/* FAULT: only enter what is there. DMA: ENOENT instead of a fault */

@@ -32,12 +32,20 @@ struct edu_ib {
 	struct ib_device ibdev;
 };
 
+/* The umem that remembers: of an implicit range, the one that mlx5 keeps when it drops a child. */
+static struct ib_umem_odp *edu_odp_counted(struct edu_mirror *m)
+{
+	return m->umem->parent ?: m->umem;
+}
+
 /* With the mutex of the umem and the lock of the file held. */
 static void edu_odp_count(struct edu_mirror *m)
 {
+	struct ib_umem_odp *umem = edu_odp_counted(m);
+
 	m->stats.npages = m->umem->npages;
-	m->stats.p2p_pages = atomic64_read(&m->umem->p2p_pages);
-	m->stats.p2p_fallbacks = atomic64_read(&m->umem->p2p_fallbacks);
+	m->stats.p2p_pages = atomic64_read(&umem->p2p_pages);
+	m->stats.p2p_fallbacks = atomic64_read(&umem->p2p_fallbacks);
 }
 
 /*
@@ -149,7 +157,7 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 {
 	struct ib_umem_odp *umem = m->umem;
 	u64 access = flags & EDU_HMM_WRITE ? HMM_PFN_WRITE : 0;
-	u64 fallbacks = atomic64_read(&umem->p2p_fallbacks);
+	u64 fallbacks = atomic64_read(&edu_odp_counted(m)->p2p_fallbacks);
 	unsigned long deadline = jiffies + EDU_TIMEOUT;
 	int ret;
 
@@ -172,10 +180,26 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 			edu_odp_count(m);
 	}
 	mutex_unlock(&umem->umem_mutex);
-	*refused += atomic64_read(&umem->p2p_fallbacks) - fallbacks;
+	*refused += atomic64_read(&edu_odp_counted(m)->p2p_fallbacks) - fallbacks;
 	if (ret < 0)
 		return ret == -EAGAIN ? -ETIME : ret;
 	return 0;
+}
+
+static struct ib_umem_odp *edu_odp_get(struct edu *edu, const struct edu_hmm_register *cmd, int access)
+{
+	u64 size = cmd->npages << PAGE_SHIFT;
+	struct ib_umem_odp *root, *umem;
+
+	if (!(cmd->flags & EDU_HMM_IMPLICIT))
+		return ib_umem_odp_get(edu->ibdev, cmd->addr, size, access, &edu_odp_notifier_ops);
+	root = ib_umem_odp_alloc_implicit(edu->ibdev, access);
+	if (IS_ERR(root))
+		return root;
+	umem = ib_umem_odp_alloc_child(root, cmd->addr, size, &edu_odp_notifier_ops);
+	if (IS_ERR(umem))
+		ib_umem_odp_release(root);
+	return umem;
 }
 
 static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
@@ -185,7 +209,7 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	struct ib_umem_odp *umem;
 	int ret = -ENOMEM;
 
-	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB))
+	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB | EDU_HMM_IMPLICIT))
 		return -EINVAL;
 	if (!(cmd->flags & EDU_HMM_READ_ONLY))
 		access |= IB_ACCESS_LOCAL_WRITE;
@@ -199,7 +223,7 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	m->dma = kvcalloc(cmd->npages, sizeof(*m->dma), GFP_KERNEL);
 	if (!m->map.pfn_list || !m->dma)
 		goto free;
-	umem = ib_umem_odp_get(m->edu->ibdev, cmd->addr, size, access, &edu_odp_notifier_ops);
+	umem = edu_odp_get(m->edu, cmd, access);
 	if (IS_ERR(umem)) {
 		ret = PTR_ERR(umem);
 		goto free;
@@ -219,10 +243,11 @@ free:
 
 static void edu_odp_unmap(struct edu_mirror *m)
 {
-	struct ib_umem_odp *umem = m->umem;
+	struct ib_umem_odp *umem = m->umem, *root;
 
 	if (!umem)
 		return;
+	root = umem->parent;
 	scoped_guard(mutex, &umem->umem_mutex) {
 		edu_odp_zap(m, 0, ib_umem_odp_num_pages(umem) << (umem->page_shift - PAGE_SHIFT));
 		edu_odp_remove_obstacle(m);
@@ -234,6 +259,8 @@ static void edu_odp_unmap(struct edu_mirror *m)
 	}
 	/* It unmaps what is mapped. */
 	ib_umem_odp_release(umem);
+	if (root)
+		ib_umem_odp_release(root);
 	m->umem = NULL;
 	kvfree(m->map.pfn_list);
 }

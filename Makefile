@@ -11,7 +11,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test mutants soak apply tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test mutants bench bench-compare soak apply tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -22,6 +22,12 @@ test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm .
 
 mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part
 	@scripts/mutants.sh $(MUTANTS)
+
+bench: kernel-normal kernel-unpatched ## what the patches cost and save, in guest instructions: results/bench (needs gnuplot)
+	@scripts/bench.sh
+
+bench-compare: ## the last `make bench` against the one before, or FILE=raw.json
+	@scripts/bench.sh --compare $(FILE)
 
 soak: mutants ## what takes too long for CI
 

@@ -97,7 +97,7 @@ kselftest() { # DIR
 # The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
 programs() {
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
-	for header in "$TOP"/selftests/programs/*.h "$TOP/selftests/modules/edu_hmm/edu_hmm_uapi.h"; do
+	for header in "$TOP"/selftests/programs/*.h "$TOP"/selftests/modules/*/*_uapi.h; do
 		[ ! "$header" -nt "$newest" ] || newest=$header
 	done
 	for c in "$TOP"/selftests/programs/*.c; do
@@ -106,7 +106,7 @@ programs() {
 		mkdir -p "$out/programs"
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
-				-I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
+				-I"$TOP/selftests/modules/hmm_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi

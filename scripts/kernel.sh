@@ -10,7 +10,7 @@ usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
 Builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}; nothing
 when source, configuration and compiler are those of the stamp. The whole log is
 in build/kernels/KERNEL.log. `unpatched` is built from build/base, the others
-from build/tree as it stands, with the guest's own modules, selftests/modules.
+from build/tree as it stands; with the guest's own modules, selftests/modules.
 END
 }
 
@@ -136,10 +136,9 @@ build() {
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
 }
 
-# Drivers that only the guests use. They need the patches, so there are none for `unpatched`.
+# Drivers that only the guests use.
 guest_modules() {
 	local sources=${MODULES:-$TOP/selftests/modules} id
-	[ "$kernel" != unpatched ] || return 0
 	id=$({
 		cat "$dest/stamp"
 		cd "$sources" && find . -type f | LC_ALL=C sort | xargs sha256sum

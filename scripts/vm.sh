@@ -12,9 +12,10 @@ run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
 DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
 command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
 suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
-whose first argument is a line of its file icount gets virtual time and one
-processor. What the guest writes to /dev/kmsg as "monitor: device_del ID" goes to
-QEMU's monitor, the answer to monitor.log.
+whose first argument is in its file icount gets one processor and virtual time:
+2^SHIFT ns an instruction, SHIFT being the second word there (3). What the guest
+writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's monitor, the answer
+to monitor.log.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
@@ -70,17 +71,18 @@ must_be() { # FILE KEY VALUE PATTERN
 	[[ $3 =~ ^($4)$ ]] || die "$1: $2=$3: must be of the form $4 (see selftests/topologies/README)"
 }
 
-# virtual_time SUITE ARGUMENT...: the suite wants it for runs with this first argument.
+# virtual_time SUITE ARGUMENT...: if the suite wants it for runs with this first argument, QEMU's shift: 3 if not given.
 virtual_time() {
 	local list=$TOP/selftests/suites/$1/icount
-	[ $# -gt 1 ] && [ -f "$list" ] && grep -qxF -e "$2" < <(sed 's/[[:space:]]*#.*//' "$list")
+	[ $# -gt 1 ] && [ -f "$list" ] &&
+		awk -v run="$2" '{ sub(/#.*/, "") } $1 == run { print ($2 == "" ? 3 : $2); found = 1 } END { exit !found }' "$list"
 }
 
 # qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
 qemu_command() {
-	local cmdline processors=(-smp 2)
+	local cmdline shift processors=(-smp 2)
 	# For devices that are slow by the clock (edu takes 100 ms to do a transfer): an idle guest's clock leaps to the next timer.
-	! virtual_time "$suite" "${@:2}" || processors=(-smp 1 -icount "shift=3,sleep=off")
+	! shift=$(virtual_time "$suite" "${@:2}") || processors=(-smp 1 -icount "shift=$shift,sleep=off")
 	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
 	# An oops leaves the guest in an unknown state: stop there.
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"

@@ -1,0 +1,144 @@
+#!/bin/bash
+# Measure what the patches cost and save, in guest instructions.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: [BOOTS=n] [JOBS=n] bench.sh [GROUP...]
+       bench.sh --others
+       bench.sh --compare [FILE]
+
+Boots each kernel and topology that a group of selftests/programs/hmm-bench.c is
+measured on BOOTS (5) times, JOBS side by side (one per processor if not given),
+and writes results/bench: table.md, plots, raw.json with every sample and the QEMU
+command of each boot, previous.json from the time before, and runs/, one folder for
+each boot. Needs gnuplot.
+  --others   one boot each, only what those pay who do not ask for aliases; prints
+             KTAP, as the suite cost of `make test`
+  --compare  what has changed against previous.json, or FILE
+
+Counts do not depend on the host's load or speed, but on the compiler.
+
+exit: 0 all bars are cleared (--compare: all counts are the same within 0.1 %); 1
+not so; 2 a run could not take place or failed.
+END
+}
+
+# KERNEL TOPOLOGY GROUP
+runs=(
+	"unpatched none others"
+	"normal none others"
+	"unpatched switch odp"
+	"normal switch odp"
+	"unpatched root-ports-iommu odp"
+	"normal root-ports-iommu odp"
+	"normal switch alias"
+	"normal switch prefetch"
+	"normal switch pingpong"
+	"normal switch partial"
+	"unpatched switch grow"
+	"normal switch grow"
+	"normal switch grow-alias"
+)
+out=$TOP/results/bench
+
+measure() { # DIR KERNEL TOPOLOGY GROUP
+	# Nanoseconds are instructions here, and the guest waits for some.
+	BOOT_TIMEOUT=${BOOT_TIMEOUT:-180} SILENCE_TIMEOUT=${SILENCE_TIMEOUT:-300} \
+		"$TOP/scripts/vm.sh" run -q -o "$1" "$2" "$3" "/suites/cost/run" "$4"
+}
+
+case ${1:-} in
+--help)
+	usage
+	exit 0
+	;;
+--others)
+	dirs=()
+	for kernel in unpatched normal; do
+		dir=$(results_dir "$kernel" none cost others)
+		rm -rf "$dir"
+		measure "$dir" "$kernel" none others >&2 || {
+			printf 'KTAP version 1\n1..1\n# %s\nnot ok 1 %s\n' "$(cat "$dir/conclusion.txt")" "$kernel"
+			exit "$EX_FAIL"
+		}
+		dirs+=("$dir")
+	done
+	"$TOP/scripts/bench.py" others "${dirs[@]}"
+	exit
+	;;
+--compare)
+	[ -f "$out/raw.json" ] || die "no $out/raw.json: run 'make bench' first"
+	[ -f "${2:-$out/previous.json}" ] || die "no ${2:-$out/previous.json}: nothing to compare with"
+	"$TOP/scripts/bench.py" compare "${2:-$out/previous.json}" "$out/raw.json"
+	exit
+	;;
+-*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+command -v gnuplot >/dev/null || die "no gnuplot: apt-get install gnuplot-nox"
+
+todo=()
+for ((boot = 1; boot <= ${BOOTS:-5}; boot++)); do
+	for run in "${runs[@]}"; do
+		[ $# -eq 0 ] || [[ " $* " == *" ${run##* } "* ]] || continue
+		todo+=("$boot $run")
+	done
+done
+[ ${#todo[@]} -gt 0 ] || die "nothing to do: no such group"
+
+tmp=$(mktemp -d)
+set -m
+# shellcheck disable=SC2317 # called by the trap
+cleanup() {
+	trap '' INT TERM
+	local pid
+	for pid in $(jobs -p); do
+		kill -- "-$pid" 2>/dev/null || true
+	done
+	wait
+	rm -rf "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+jobs=${JOBS:-$(nproc)} finished=0
+declare -A running=()
+finish() {
+	local pid rc=0 run
+	wait -n -p pid || rc=$?
+	run=${running[$pid]}
+	unset "running[$pid]"
+	finished=$((finished + 1))
+	[ "$rc" -eq 0 ] || {
+		cat "$tmp/${run// /-}" >&2
+		die "could not measure: $run"
+	}
+	step "$finished/${#todo[@]} $(cat "$out/runs/${run// /-}/conclusion.txt")"
+}
+
+step "bench: ${#todo[@]} boots, QEMU with TCG (no KVM), $jobs side by side"
+rm -rf "$out/runs"
+mkdir -p "$out"
+for run in "${todo[@]}"; do
+	[ ${#running[@]} -lt "$jobs" ] || finish
+	read -r -a words <<<"$run"
+	measure "$out/runs/${run// /-}" "${words[@]:1}" >"$tmp/${run// /-}" 2>&1 </dev/null &
+	running[$!]=$run
+done
+while [ ${#running[@]} -gt 0 ]; do
+	finish
+done
+
+"$TOP/scripts/bench.py" read "$tmp/raw.json" "$out"/runs/*
+[ ! -f "$out/raw.json" ] || mv "$out/raw.json" "$out/previous.json"
+mv "$tmp/raw.json" "$out/raw.json"
+rc=0
+"$TOP/scripts/bench.py" report "$out/raw.json" "$out" || rc=$?
+[ ! -f "$out/previous.json" ] || "$TOP/scripts/bench.py" compare "$out/previous.json" "$out/raw.json" >"$out/compare.txt" || true
+step "bench: ${out#"$TOP/"}"
+exit $rc

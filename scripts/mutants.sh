@@ -179,7 +179,8 @@ if result["exit"] in (6, 7, 124, 255):
     last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
     names += [name for what, name in last if what == "RUN"]
 if result["exit"] and not names:
-    names = ["boot"]
+    # A busy machine is no killer.
+    names = ["timeout" if result["exit"] == 124 else "boot"]
 print(" ".join(dict.fromkeys("boot" if n == "-" else n for n in names)))
 END
 }

@@ -44,9 +44,8 @@ runs=(
 out=$TOP/results/bench
 
 measure() { # DIR KERNEL TOPOLOGY GROUP
-	# Nanoseconds are instructions here, and the guest waits for some.
-	BOOT_TIMEOUT=${BOOT_TIMEOUT:-180} SILENCE_TIMEOUT=${SILENCE_TIMEOUT:-300} \
-		"$TOP/scripts/vm.sh" run -q -o "$1" "$2" "$3" "/suites/cost/run" "$4"
+	# A nanosecond is an instruction here: to verify the APIC timer takes more of them than the rest of the boot (and fails).
+	"$TOP/scripts/vm.sh" run -q -a noapictimer -o "$1" "$2" "$3" "/suites/cost/run" "$4"
 }
 
 case ${1:-} in

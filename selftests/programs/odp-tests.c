@@ -1348,6 +1348,61 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	munmap(mem, n * PAGE);
 }
 
+static void do_fault_some(struct worker *w)
+{
+	int first = roll(w, w->npages), n = 1 + roll(w, w->npages - first), ret;
+
+	ret = quiet_fault(w->fd, w->mem + first * PAGE, n, EDU_HMM_WRITE);
+	if (ret)
+		FAIL(w, ret);
+}
+
+static void do_drop_some(struct worker *w)
+{
+	int first = roll(w, w->npages), n = 1 + roll(w, w->npages - first);
+
+	if (madvise(w->mem + first * PAGE, n * PAGE, MADV_DONTNEED))
+		FAIL(w, -errno);
+}
+
+/* So few pages that all meet on each: what is mapped is known, whoever looks it up meanwhile. */
+TEST_F_TIMEOUT(odp, fault_and_drop, 36000)
+{
+	static void (*const work[])(struct worker *w) = {
+		do_fault_some, do_fault_some, do_fault_some, do_fault_some, do_drop_some,
+			do_drop_some,
+	};
+	const int count = sizeof(work) / sizeof(*work), npages = 16;
+	const char *text = getenv("ODP_STRESS_SECONDS");
+	int seconds = text ? atoi(text) : 20, bad = 0;
+	atomic_bool stop = false;
+	struct worker workers[count], like = {
+		.self = self, .fd = self->imp[0], .mem = self->mem, .npages = npages, .stop = &stop,
+	};
+
+	ASSERT_GT(reg(like.fd, self->mem, npages), 0);
+	ASSERT_TRUE(start_workers(workers, &like, work, count));
+	for (time_t end = time(NULL) + seconds; time(NULL) < end && !bad;) {
+		usleep(100000);
+		for (int i = 0; i < count; i++)
+			bad |= workers[i].line;
+	}
+	stop = true;
+	for (int i = 0; i < count; i++) {
+		pthread_join(workers[i].thread, NULL);
+		EXPECT_EQ(workers[i].line, 0) {
+			TH_LOG("worker %d, line %d: %d", i, workers[i].line, workers[i].error);
+		}
+		TH_LOG("worker %d: %u rounds", i, workers[i].rounds);
+	}
+	EXPECT_EQ(edu_stats(like.fd).npages, present(self, like.fd, self->mem, npages));
+	for (int i = 0; i < npages; i++)
+		EXPECT_TRUE(self->pages[i].how == EDU_HMM_NONE ||
+			    is_ram(self->pages + i, self->mem + i * PAGE));
+	ASSERT_EQ(madvise(self->mem, npages * PAGE, MADV_DONTNEED), 0);
+	EXPECT_COUNTS(like.fd, 0, 0, 0);
+}
+
 /*
  * Processes come and go while the device is given pages, those of the range and some with ranges of
  * their own.

@@ -12,7 +12,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 export STARTED := $(shell date +%s)
 
 .PHONY: all test mutants bench bench-compare soak apply tree export boot kernels topology check-scripts clean distclean help deps base
-.PHONY: kernel-normal kernel-debug kernel-unpatched
+.PHONY: kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
 	@scripts/run.sh
@@ -29,7 +29,8 @@ bench: kernel-normal kernel-unpatched ## what the patches cost and save, in gues
 bench-compare: ## the last `make bench` against the one before, or FILE=raw.json
 	@scripts/bench.sh --compare $(FILE)
 
-soak: mutants ## what takes too long for CI
+soak: mutants kernel-normal kernel-debug kernel-kcsan ## what takes too long for CI
+	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"
@@ -50,6 +51,10 @@ kernel-normal: tree
 
 kernel-debug: tree
 	@scripts/kernel.sh build debug
+
+# Only for soak.
+kernel-kcsan: tree
+	@scripts/kernel.sh build kcsan
 
 kernel-unpatched: base
 	@scripts/kernel.sh build unpatched

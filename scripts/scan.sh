@@ -10,12 +10,14 @@ usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
 Prints one line per splat: line number, the test during which it came (or "-"),
 the message; separated by tabs. What is a splat is data: selftests/guest/splats.deny
 and splats.allow, extended regular expressions matched against the message behind
-the kernel's time stamp.
+the kernel's time stamp. KCSAN sees the races of the whole kernel: a report counts
+if one of its functions is in selftests/guest/kcsan.functions.
 exit: 0 no splat, 5 splats, 2 cannot scan (a log that is missing or empty is not clean).
 EOF
 }
 
 deny=$TOP/selftests/guest/splats.deny allow=$TOP/selftests/guest/splats.allow
+functions=$TOP/selftests/guest/kcsan.functions
 while getopts d:a:-: opt; do
 	case $opt in
 	d) deny=$OPTARG ;;
@@ -35,7 +37,7 @@ shift $((OPTIND - 1))
 	usage >&2
 	exit "$EX_USAGE"
 }
-for f in "$1" "$deny" "$allow"; do
+for f in "$1" "$deny" "$allow" "$functions"; do
 	[ -r "$f" ] || die "cannot scan: no $f"
 done
 [ -s "$1" ] || die "cannot scan: $1 is empty"
@@ -52,8 +54,15 @@ awk '/^[[:space:]]*#/ { reason = 1; next } /^[[:space:]]*$/ { reason = 0; next }
 # NUMBER<tab>TEST<tab>MESSAGE of each kernel message. What tests print is not one. The test of a message is the one
 # whose result comes next, or, when none comes any more, the one announced last.
 messages() {
-	tr -d '\r\000' <"$1" | awk -v OFS='\t' '
+	tr -d '\r\000' <"$1" | FUNCTIONS=$(patterns "$functions" | paste -sd '|') awk -v OFS='\t' '
 		function flush(test, i) { for (i = 1; i <= n; i++) print num[i], test, msg[i]; n = 0 }
+		function ours(report, f, i, n, yes) {
+			sub(/^BUG: KCSAN: .* in /, "", report)
+			gsub(/\+0x[0-9a-f]+\/0x[0-9a-f]+/, "", report)
+			n = split(report, f, " / ")
+			for (i = 1; i <= n; i++) yes = yes || f[i] ~ "^(" ENVIRON["FUNCTIONS"] ")$"
+			return yes
+		}
 		{ sub(/^(<[0-9]+>)?(\[[^]]*\] ?)*/, "") }
 		/^ktap: / {
 			sub(/^ktap: */, "")
@@ -64,6 +73,7 @@ messages() {
 			}
 			next
 		}
+		/^BUG: KCSAN: / && !ours($0) { next }
 		/^kmemleak: / { sub(/^kmemleak: /, "") }
 		{ num[++n] = NR; msg[n] = $0 }
 		END { flush(running == "" ? "-" : running) }'

@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [KERNELS="..."] [JOBS=n] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
+usage: [KERNELS="..."] [JOBS=n] [LIST=soak] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
 Runs selftests/suites/*, or those named; of their VM runs only those with a
 topology named and a kernel of KERNELS. JOBS VMs side by side (one per processor
@@ -14,6 +14,7 @@ if not given). Results: results/latest. Limits: see vm.sh --help.
 A suite is a folder with
   runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
   run   with these arguments, which prints KTAP
+  soak  like runs, instead of it and of host with LIST=soak: what takes too long
   host  a program that prints KTAP on the host
   may-skip, same  see those of the suite hmm
   icount  first arguments of the runs that get virtual time, one a line
@@ -37,6 +38,7 @@ suites_wanted=${1:-} topologies_wanted=${2:-}
 
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
+list=${LIST:-runs}
 step "test: begin" 2>/dev/null # the clock
 
 # wanted VALUE LIST: LIST is empty or has VALUE
@@ -56,13 +58,13 @@ todo=()
 for dir in "$suites"/*/; do
 	suite=$(basename "$dir")
 	wanted "$suite" "$suites_wanted" || continue
-	[ ! -x "$dir/host" ] || todo+=("$suite host")
+	[ "$list" != runs ] || [ ! -x "$dir/host" ] || todo+=("$suite host")
 	while read -r kernel topology args; do
 		wanted "$kernel" "${KERNELS:-}" || continue
 		wanted "$topology" "$topologies_wanted" || continue
 		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
 		todo+=("$suite $kernel $topology $args")
-	done < <(rows "$dir/runs")
+	done < <(rows "$dir/$list")
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
 

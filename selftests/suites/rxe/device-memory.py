@@ -1,23 +1,45 @@
-"""device-memory.py DEVICE GID: on-demand paging of memory that is in the device memory of test_hmm.
+"""On-demand paging of memory that is in the device memory of test_hmm, or in that of a GPU. Prints KTAP.
 
-rxe copies with the CPU, to which an alias is of no use: the pages have to come back to RAM, with the right data. Prints KTAP.
+rxe copies with the CPU, to which an alias is of no use: the pages have to come back to RAM, with the right data. An adapter
+that reaches the device memory uses it where it is: MAINTAINERS-notes/hardware.md.
 """
 
+import argparse
+import array
 import ctypes
 import fcntl
 import mmap
 import os
+import subprocess
 import sys
 import time
 
-from pyverbs.libibverbs_enums import (ibv_wr_opcode as op, _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
+from pyverbs.libibverbs_enums import (ibv_odp_general_caps, ibv_odp_transport_cap_bits, ibv_wr_opcode as op,
+                                      _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
+from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import SGE
-from verbs import PAGE, Failed, equal, run_tests
+from verbs import PAGE, Failed, Link, Skipped, equal, run_tests
 
-NPAGES = 16
+parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")
+parser.add_argument("gid", type=int, help="index of the GID of its port 1 that is used")
+parser.add_argument("test", nargs="*", help="only these")
+parser.add_argument("--nouveau", metavar="NODE", help="the memory of this GPU, /dev/dri/renderD128, not that of test_hmm")
+parser.add_argument("--expect", choices=("ram", "stay", "any"), default="ram",
+                    help="where pages are after the adapter used them: in RAM (default), still in device memory, or no matter")
+parser.add_argument("--pages", type=int, default=16, help="size of the memory (default: %(default)s)")
+parser.add_argument("--huge", action="store_true", help="in huge pages of 2 MiB")
+args = parser.parse_args()
+
+HUGE = 2 << 20
+NPAGES = -(-args.pages * PAGE // HUGE) * HUGE // PAGE if args.huge else args.pages
+# What an adapter in software does is known exactly.
+SOFTWARE = not os.path.exists(f"/sys/class/infiniband/{args.device}/device")
+# Its test_hmm keeps no statistics: what is left to see is where the pages are, and the data.
+UNPATCHED = os.uname().release.endswith("-unpatched")
 
 
 class Command(ctypes.Structure):
@@ -30,82 +52,169 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("bound", "bar_pages", "bar_live", "op_calls", "migrated", "flushes")]
 
 
-def ioctl_number(direction, number, struct):
-    return direction << 30 | ctypes.sizeof(struct) << 16 | ord("H") << 8 | number
+class SvmInit(ctypes.Structure):
+    """struct drm_nouveau_svm_init of drm/nouveau_drm.h"""
+    _fields_ = [(name, ctypes.c_uint64) for name in ("unmanaged_addr", "unmanaged_size")]
 
 
-MIGRATE_TO_DEV = ioctl_number(3, 2, Command)
-SNAPSHOT = ioctl_number(3, 4, Command)
-P2P_STATS = ioctl_number(2, 11, Stats)
-PROT_DEV_PRIVATE_LOCAL = 0x20
-# Its test_hmm keeps no statistics: what is left to see is where the pages are, and the data.
-UNPATCHED = os.uname().release.endswith("-unpatched")
+class SvmBind(ctypes.Structure):
+    """struct drm_nouveau_svm_bind"""
+    _fields_ = [(name, ctypes.c_uint64)
+                for name in ("header", "va_start", "va_end", "npages", "stride", "result", "reserved0", "reserved1")]
+
+
+def ioctl_number(direction, kind, number, struct):
+    return direction << 30 | ctypes.sizeof(struct) << 16 | ord(kind) << 8 | number
+
+
+MIGRATE_TO_DEV = ioctl_number(3, "H", 2, Command)
+P2P_STATS = ioctl_number(2, "H", 11, Stats)
+SVM_INIT = ioctl_number(3, "d", 0x40 + 8, SvmInit)
+SVM_BIND = ioctl_number(3, "d", 0x40 + 9, SvmBind)
+# NOUVEAU_SVM_BIND_COMMAND__MIGRATE, NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
+MIGRATE_TO_VRAM = 0 << 0 | 1 << 31 << 16
+
+
+class TestHmm:
+    """The device memory of test_hmm"""
+
+    def __init__(self):
+        self.file = open("/dev/hmm_dmirror0", "r+b", buffering=0)
+
+    def migrate(self, address, npages):
+        out = ctypes.create_string_buffer(npages * PAGE)
+        cmd = Command(addr=address, ptr=ctypes.addressof(out), npages=npages)
+        fcntl.ioctl(self.file, MIGRATE_TO_DEV, cmd)
+        equal("pages that went to device memory", cmd.cpages, npages)
+
+    def stats(self):
+        if UNPATCHED:
+            return None
+        stats = Stats()
+        fcntl.ioctl(self.file, P2P_STATS, stats)
+        return stats
+
+
+class Nouveau:
+    """The memory of a GPU, by nouveau"""
+
+    def __init__(self, node):
+        self.file = open(node, "r+b", buffering=0)
+        number = os.fstat(self.file.fileno()).st_rdev
+        driver = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device/driver")
+        if os.path.basename(driver) != "nouveau":
+            raise OSError(f"{node}: not a device of nouveau")
+        # Where it may map its own on the GPU: addresses that nobody uses for something else.
+        self.unmanaged = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.unmanaged))
+        try:
+            fcntl.ioctl(self.file, SVM_INIT, SvmInit(unmanaged_addr=address, unmanaged_size=len(self.unmanaged)))
+        except OSError as error:
+            raise OSError(f"{node}: no shared virtual memory: not Pascal, or no CONFIG_DRM_NOUVEAU_SVM "
+                          f"(DRM_IOCTL_NOUVEAU_SVM_INIT: {error.strerror})") from error
+
+    def migrate(self, address, npages):
+        """Does what it can, and does not say how much that was."""
+        bind = SvmBind(header=MIGRATE_TO_VRAM, va_start=address, va_end=address + npages * PAGE)
+        fcntl.ioctl(self.file, SVM_BIND, bind)
+
+    def stats(self):
+        return None
+
+
+def device_memory():
+    return Nouveau(args.nouveau) if args.nouveau else TestHmm()
+
+
+# An entry of a page table that points to no page of RAM, and its kind: SWP_DEVICE_WRITE, SWP_DEVICE_READ
+PM_SWAP = 1 << 62
+DEVICE_PRIVATE = 28, 29
+
+
+def huge_bytes():
+    with open("/proc/self/smaps_rollup") as rollup:
+        return sum(int(line.split()[1]) << 10 for line in rollup if line.startswith("AnonHugePages:"))
 
 
 class Memory:
-    """Pages of this process, which test_hmm can take to its device memory."""
+    """Pages of this process, which can go to device memory."""
 
-    def __init__(self, mirror, npages=NPAGES):
-        self.mirror, self.npages, self.size = mirror, npages, npages * PAGE
+    def __init__(self, device):
+        self.device, self.size = device, NPAGES * PAGE
         self.map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        if args.huge:
+            self.map.madvise(mmap.MADV_HUGEPAGE)
+            before = huge_bytes()
+            self.map[::HUGE] = bytes(self.size // HUGE)
+            equal("bytes in huge pages", huge_bytes() - before, self.size)
 
     def fill(self, seed):
         """Each page has other bytes, and no two words of a page are the same."""
-        data = b"".join((seed << 48 | page << 32 | word).to_bytes(8, "little")
-                        for page in range(self.npages) for word in range(PAGE // 8))
+        first = (seed << 48 | page << 32 for page in range(NPAGES))
+        data = b"".join(array.array("Q", range(word, word + PAGE // 8)).tobytes() for word in first)
         self.map[:] = data
         return data
 
-    def command(self, number, first, npages, out):
-        cmd = Command(addr=self.address + first * PAGE, ptr=ctypes.addressof(out), npages=npages)
-        fcntl.ioctl(self.mirror, number, cmd)
-        return cmd
+    def to_device(self):
+        self.device.migrate(self.address, NPAGES)
+        if args.expect != "any":
+            equal("pages that did not go to device memory", self.in_ram(), [])
 
-    def to_device(self, first=0, npages=None):
-        npages = npages or self.npages
-        out = ctypes.create_string_buffer(npages * PAGE)
-        equal("pages that went to device memory", self.command(MIGRATE_TO_DEV, first, npages, out).cpages, npages)
-        equal("pages in device memory", self.in_device()[first:first + npages], [True] * npages)
-
-    def in_device(self):
-        out = (ctypes.c_uint8 * self.npages)()
-        self.command(SNAPSHOT, 0, self.npages, out)
-        return [prot & 0xf0 == PROT_DEV_PRIVATE_LOCAL for prot in out]
+    def in_ram(self):
+        """Pages that are not in device memory."""
+        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            entries = memoryview(os.pread(pagemap.fileno(), NPAGES * 8, self.address // PAGE * 8)).cast("Q")
+        return [page for page, entry in enumerate(entries) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
 
 
 class Tests:
     def __init__(self, link):
         self.link = link
-        self.mirror = open("/dev/hmm_dmirror0", "r+b", buffering=0)
-
-    def stats(self):
-        stats = Stats()
-        if not UNPATCHED:
-            fcntl.ioctl(self.mirror, P2P_STATS, stats)
-        return stats
+        self.device = device_memory()
 
     def begin(self):
         """The memory that is tested, and plain memory on the other end, both registered."""
-        self.memory, self.plain = Memory(self.mirror), Memory(self.mirror)
+        self.memory, self.plain = Memory(self.device), Memory(self.device)
         self.data, self.other = self.memory.fill(1), self.plain.fill(2)
         self.memory.to_device()
-        self.before = self.stats()
+        self.before = self.device.stats()
         self.mr = self.link.region(self.memory.address, self.memory.size)
         self.plain_mr = self.link.region(self.plain.address, self.plain.size, 0)
         self.came_back([])
 
     def came_back(self, pages):
-        """Just these pages have left device memory since begin(), and nobody asked for an alias."""
-        now = self.stats()
-        left = [page for page, there in enumerate(self.memory.in_device()) if not there]
-        equal("pages that left device memory", left, list(pages))
-        if UNPATCHED:
+        """Just these pages have left device memory since begin(), and to rxe nobody gave an alias."""
+        if args.expect == "any":
             return
-        equal("pages copied to RAM", now.migrated - self.before.migrated, len(pages))
-        if now.bar_pages:
-            equal("pages of the BAR given up", self.before.bar_live - now.bar_live, len(pages))
-        equal("calls of get_dma_pfn_for_device()", now.op_calls - self.before.op_calls, 0)
+        equal("pages that left device memory", self.memory.in_ram(), list(pages))
+        now = self.device.stats()
+        if now:
+            equal("pages copied to RAM", now.migrated - self.before.migrated, len(pages))
+            if now.bar_pages:
+                equal("pages of the BAR given up", self.before.bar_live - now.bar_live, len(pages))
+        self.no_alias()
+
+    def no_alias(self):
+        now = self.device.stats()
+        if now and SOFTWARE:
+            equal("calls of get_dma_pfn_for_device()", now.op_calls - self.before.op_calls, 0)
+
+    def used(self, pages=range(NPAGES)):
+        """The adapter has used these pages."""
+        self.show_counters()
+        if args.expect == "stay":
+            pages = []
+        elif args.huge:
+            pages = range(NPAGES)
+        self.came_back(pages)
+
+    def show_counters(self):
+        """mlx5 counts what it does for each memory region, rxe does not."""
+        show = subprocess.run(("rdma", "statistic", "show", "mr"), stdout=subprocess.PIPE, text=True)
+        for line in show.stdout.splitlines():
+            if "page_faults" in line:
+                print("#", line)
 
     def rdma(self, opcode, local, remote, pages=range(NPAGES), **options):
         """Page by page: see rxe0."""
@@ -130,14 +239,14 @@ class Tests:
     def test_rdma_write(self):
         self.begin()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.memory.map[:] == self.other, True)
         self.end()
 
     def test_rdma_read(self):
         self.begin()
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", (self.plain.map[:] == self.data, self.memory.map[:] == self.data), (True, True))
         self.end()
 
@@ -145,35 +254,37 @@ class Tests:
         """The near end of an RDMA WRITE: what is in device memory is sent."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.mr, self.plain_mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.plain.map[:] == self.data, True)
         self.end()
 
     def test_local_read(self):
         self.begin()
         self.rdma(op.IBV_WR_RDMA_READ, self.mr, self.plain_mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.memory.map[:] == self.other, True)
         self.end()
 
     def test_send(self):
         self.begin()
         self.send(self.mr, self.plain_mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.plain.map[:] == self.data, True)
         self.end()
 
     def test_receive(self):
         self.begin()
         self.send(self.plain_mr, self.mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.memory.map[:] == self.other, True)
         self.end()
 
     def test_atomic(self):
+        if not self.link.odp_caps.rc_odp_caps & ibv_odp_transport_cap_bits.IBV_ODP_SUPPORT_ATOMIC:
+            raise Skipped(f"{args.device} has no atomic operations on demand")
         self.begin()
         self.rdma(op.IBV_WR_ATOMIC_FETCH_AND_ADD, self.plain_mr, self.mr, size=8, add=1 << 56)
-        self.came_back(range(NPAGES))
+        self.used()
         for page in range(NPAGES):
             at = page * PAGE
             old = int.from_bytes(self.data[at:at + 8], "little")
@@ -188,13 +299,13 @@ class Tests:
 
     def test_prefetch(self):
         self.prefetch(PREFETCH, FLUSH)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.memory.map[:] == self.data, True)
         self.end()
 
     def test_prefetch_write(self):
         self.prefetch(PREFETCH_WRITE, FLUSH)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.memory.map[:] == self.data, True)
         self.end()
 
@@ -203,7 +314,7 @@ class Tests:
         end = time.monotonic() + 60
         while True:
             try:
-                self.came_back(range(NPAGES))
+                self.used()
                 break
             except Failed:
                 if time.monotonic() > end:
@@ -217,7 +328,7 @@ class Tests:
         self.prefetch(PREFETCH_NO_FAULT, FLUSH)
         self.came_back([])
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
-        self.came_back(range(NPAGES))
+        self.used()
         equal("data is right", self.plain.map[:] == self.data, True)
         self.end()
 
@@ -225,7 +336,7 @@ class Tests:
         """Pages that nobody touches stay."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, pages=range(3, 8))
-        self.came_back(range(3, 8))
+        self.used(range(3, 8))
         self.end()
 
     def test_again(self):
@@ -235,15 +346,15 @@ class Tests:
         for seed in range(3, 6):
             data = self.memory.fill(seed)
             self.memory.to_device()
-            self.before = self.stats()
+            self.before = self.device.stats()
             self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
-            self.came_back(range(NPAGES))
+            self.used()
             equal("data is right", self.plain.map[:] == data, True)
             other = self.plain.fill(seed + 10)
             self.memory.to_device()
-            self.before = self.stats()
+            self.before = self.device.stats()
             self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
-            self.came_back(range(NPAGES))
+            self.used()
             equal("data is right", self.memory.map[:] == other, True)
         self.end()
 
@@ -269,11 +380,39 @@ class Tests:
         self.plain_mr = self.link.region(self.plain.address, self.plain.size)
         self.plain.to_device()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.mr, self.plain_mr)
-        equal("pages of the far end in device memory", any(self.plain.in_device()), False)
-        equal("pages of the near end in device memory", any(self.memory.in_device()), False)
-        equal("calls of get_dma_pfn_for_device()", self.stats().op_calls - self.before.op_calls, 0)
+        self.show_counters()
+        if args.expect != "any":
+            wanted = [] if args.expect == "stay" else list(range(NPAGES))
+            equal("pages in RAM, near end, far end", (self.memory.in_ram(), self.plain.in_ram()), (wanted, wanted))
+        self.no_alias()
         equal("data is right", (self.plain.map[:] == self.data, self.memory.map[:] == self.data), (True, True))
         self.end()
 
+    def test_last_write(self):
+        """What was just written is read at once: what is still on its way to device memory must not be left behind."""
+        self.begin()
+        for page in range(NPAGES):
+            self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, page * PAGE)
+            at = (page + 1) * PAGE - 8
+            equal(f"last word of page {page} is right", self.memory.map[at:at + 8] == self.other[at:at + 8], True)
+        self.came_back(range(NPAGES))
+        equal("data is right", self.memory.map[:] == self.other, True)
+        self.end()
 
-sys.exit(run_tests(Tests, *sys.argv[1:]))
+
+def main():
+    unknown = [test for test in args.test if not hasattr(Tests, f"test_{test}")]
+    if unknown:
+        parser.error(f"no such test: {' '.join(unknown)}")
+    try:
+        if os.geteuid():
+            raise PermissionError("needs root, to see where pages are")
+        device_memory()
+        if not Link(args.device, args.gid).odp_caps.general_caps & ibv_odp_general_caps.IBV_ODP_SUPPORT:
+            raise OSError(f"{args.device}: no on-demand paging")
+    except (OSError, PyverbsError) as error:
+        sys.exit(f"device-memory.py: {error}")
+    return run_tests(Tests, args.device, args.gid, args.test)
+
+
+sys.exit(main())

@@ -7,7 +7,7 @@ import traceback
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.libibverbs_enums import ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_send_flags, ibv_wc_status
+from pyverbs.libibverbs_enums import ibv_access_flags, ibv_qp_type, ibv_send_flags, ibv_wc_status
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
@@ -22,6 +22,10 @@ class Failed(Exception):
     pass
 
 
+class Skipped(Exception):
+    pass
+
+
 def equal(what, seen, wanted):
     if seen != wanted:
         raise Failed(f"{what}: {seen}, not {wanted}")
@@ -32,6 +36,8 @@ class Link:
 
     def __init__(self, device, gid):
         self.context = Context(name=device)
+        port = self.context.query_port(1)
+        self.odp_caps = self.context.query_device_ex().odp_caps
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 100)
         cap = QPCap(max_send_wr=16, max_recv_wr=16, max_send_sge=1, max_recv_sge=1)
@@ -43,12 +49,12 @@ class Link:
         for qp, peer in zip(self.qps, reversed(self.qps)):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags = ACCESS
-            attr.path_mtu = ibv_mtu.IBV_MTU_4096
+            attr.path_mtu = port.active_mtu
             attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
             attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt = 12, 7, 7
             # A second: the emulated machine may be slow.
             attr.timeout = 18
-            attr.ah_attr = AHAttr(port_num=1, is_global=1,
+            attr.ah_attr = AHAttr(port_num=1, dlid=port.lid, is_global=1,
                                   gr=GlobalRoute(dgid=self.context.query_gid(1, gid), sgid_index=gid))
             attr.dest_qp_num = peer.qp_num
             attr.rq_psn = attr.sq_psn = 1
@@ -88,20 +94,24 @@ class Link:
         self.wait(2)
 
 
-def run_tests(kind, device, gid):
-    """All methods test_* of a class, each on an object of its own: a queue pair in error would fail all tests after it."""
-    names = [name for name in vars(kind) if name.startswith("test_")]
+def run_tests(kind, device, gid, only=()):
+    """All methods test_* of a class, or only some. Each on an object of its own: a queue pair in error would fail all tests
+    after it.
+    """
+    names = [f"test_{name}" for name in only] or [name for name in vars(kind) if name.startswith("test_")]
     print("KTAP version 1")
     print(f"1..{len(names)}")
     failed = 0
     for number, name in enumerate(names, 1):
-        result = "ok"
+        result, reason = "ok", ""
         try:
             getattr(kind(Link(device, int(gid))), name)()
+        except Skipped as skipped:
+            reason = f" # SKIP {skipped}"
         except Exception as error:
             failed = 1
             result = "not ok"
             for line in [str(error)] if isinstance(error, Failed) else traceback.format_exc().splitlines():
                 print("#", line)
-        print(f"{result} {number} {name.removeprefix('test_')}", flush=True)
+        print(f"{result} {number} {name.removeprefix('test_')}{reason}", flush=True)
     return failed

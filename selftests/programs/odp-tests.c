@@ -321,7 +321,7 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 	 */
 	const int first = 510, n = 8, size = 1024, pages = 40;
 	int failed[2] = {}, nth = 0, fd, ret[2], left[2] = {}, control;
-	int rounds = 0, sweeps = atomic ? 1 : 2;
+	int rounds = 0, sweeps = self->shape == EDU_HMM_IOVA ? 1 : 2;
 	bool fault_in = !(what->fault & EDU_HMM_NO_FAULT), reach = reachable(self->how[0]);
 	const char *wait = atomic ? "1" : "0";
 	uint64_t fallbacks = 0, only_third = 0;
@@ -338,12 +338,12 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 	ASSERT_GE(control, 0);
 	/*
 	 * What is in the caches of the allocator is different each time, and so is which one a
-	 * number hits.
+	 * number hits: not each sweep hits all.
 	 */
-	while (sweeps) {
+	while (sweeps > 0 || (!atomic && !(failed[0] && failed[1]))) {
 		nth++;
 		rounds++;
-		ASSERT_LT(nth, 2000);
+		ASSERT_LT(rounds, 2000);
 		fill(mem, pages * PAGE, 1);
 		ASSERT_TRUE(export_pages(self->exp[0], mem, n, nth));
 		fd = open_importer(0);
@@ -412,10 +412,6 @@ static void map_error_nth(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *
 	}
 	TH_LOG("%s: %d rounds: %d times no range, %d times no pages, %d pages moved, %d third ones",
 	       what->name, rounds, failed[0], failed[1], (int)fallbacks, (int)only_third);
-	if (!atomic) {
-		EXPECT_GT(failed[0], 0);
-		EXPECT_GT(failed[1], 0);
-	}
 	if (atomic && self->how[0] == EDU_HMM_BRIDGE && self->shape == EDU_HMM_IOVA)
 		EXPECT_GT(only_third, 0);
 	close(control);
@@ -427,7 +423,8 @@ TEST_F_TIMEOUT(odp, map_error_nth_atomic, 300)
 	map_error_nth(_metadata, self, nth_calls, true);
 }
 
-TEST_F_TIMEOUT(odp, map_error_nth_any, 600)
+/* Of virtual time, see selftests/suites/rdma/icount. */
+TEST_F_TIMEOUT(odp, map_error_nth_any, 3600)
 {
 	for (unsigned int i = 0; i < sizeof(nth_calls) / sizeof(*nth_calls); i++)
 		map_error_nth(_metadata, self, nth_calls + i, false);

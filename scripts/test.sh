@@ -19,6 +19,7 @@ A suite is a folder with
   may-skip, same  see those of the suite hmm
   icount  first arguments of the runs that get virtual time, one a line
   debian  packages of the Debian root that its guests get, one a line
+  importer  a program that is the importer of its guests, in place of edu: see vm.sh
 
 Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
 something did, 2 if a run could not take place.
@@ -74,9 +75,10 @@ while read -r version; do
 done < <(printf '%s\n' "${todo[@]}" | awk -v dir="$TOP/selftests/topologies/" '$2 != "host" { print dir $3 }' |
 	sort -u | xargs -r sed -n 's/^qemu=//p' | sort -u)
 
-# So is the Debian root.
+# So are the Debian root, and the QEMU for a suite with a device of its own.
 while read -r suite; do
 	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null
+	[ ! -x "$suites/$suite/importer" ] || "$TOP/scripts/qemu.sh" 11 >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)
 
 tmp=$(mktemp -d)

@@ -15,7 +15,10 @@ suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a ru
 whose first argument is in its file icount gets one processor and virtual time:
 2^SHIFT ns an instruction, SHIFT being the second word there (3). What the guest
 writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's monitor, the answer
-to monitor.log.
+to monitor.log. If the suite has a program "importer", each importer of the topology
+is one, in place of edu: run with a socket, on which it must be a PCI device for
+QEMU 11 (vfio-user), and the arguments of the run. What it says goes to importer0.log
+and so on; if it fails, so does the run.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
@@ -36,7 +39,9 @@ EOF
 
 # topology FILE: sets what the file says, and qemu_devices from its devices, exporters and importers.
 topology() {
-	local key value exporters=0 importers=0
+	local key value exporters=0 importers=0 backing=ram
+	# What another process can reach is a file.
+	[ -z "$importer" ] || backing=memfd
 	description='' cpu='' memory='' append='' verdict='' data='' shape=direct dma_bits=64 masked=no qemu_least=0
 	qemu_devices=()
 	while IFS='=' read -r key value || [ -n "$key" ]; do
@@ -45,14 +50,27 @@ topology() {
 		description | cpu | memory | verdict | data | shape | dma_bits | masked) printf -v "$key" %s "$value" ;;
 		qemu) qemu_least=$value ;;
 		append) append+=" $value" ;;
-		device) qemu_devices+=(-device "$value") ;;
+		device)
+			# Without it a device in another process does not hear what the IOMMU maps.
+			[ -z "$importer" ] || [[ $value != intel-iommu* ]] || value+=,caching-mode=on
+			qemu_devices+=(-device "$value")
+			;;
 		exporter)
-			qemu_devices+=(-object "memory-backend-ram,id=bar$exporters,size=16M,share=on")
+			qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=16M,share=on")
 			qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
 			exporters=$((exporters + 1))
 			;;
 		importer)
-			qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=importer$importers,$value")
+			if [ -n "$importer" ]; then
+				sockets+=("$socket_dir/importer$importers")
+				# A socket can only be given in JSON, and then all must: bus=b,addr=a is "bus":"b","addr":"a".
+				value=\"${value//=/\":\"}\"
+				value=${value//,/\",\"},\"id\":\"importer$importers\"
+				value+=",\"socket\":{\"type\":\"unix\",\"path\":\"${sockets[-1]}\"}"
+				qemu_devices+=(-device "{\"driver\":\"vfio-user-pci\",$value}")
+			else
+				qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=importer$importers,$value")
+			fi
 			importers=$((importers + 1))
 			;;
 		*) die "$1: not known: $key (see selftests/topologies/README)" ;;
@@ -80,6 +98,7 @@ virtual_time() {
 
 # qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
 qemu_command() {
+	local machine=q35
 	local cmdline shift processors=(-smp 2)
 	# For devices that are slow by the clock (edu takes 100 ms to do a transfer): an idle guest's clock leaps to the next timer.
 	! shift=$(virtual_time "$suite" "${@:2}") || processors=(-smp 1 -icount "shift=$shift,sleep=off")
@@ -93,8 +112,12 @@ qemu_command() {
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
 	[ "$slowdown" = 1 ] || cmdline+=" KSFT_MACHINE_SLOW=yes"
 	cmdline+=" -- $*"
+	if [ -n "$importer" ]; then
+		machine+=,memory-backend=ram
+		qemu_devices=(-object "memory-backend-memfd,id=ram,size=$memory,share=on" "${qemu_devices[@]}")
+	fi
 	qemu=(
-		"$qemu_binary" -machine q35 -accel tcg -cpu "$cpu" "${processors[@]}" -m "$memory"
+		"$qemu_binary" -machine "$machine" -accel tcg -cpu "$cpu" "${processors[@]}" -m "$memory"
 		-nodefaults -no-user-config -display none -no-reboot
 		-device "isa-debug-exit,iobase=0x501,iosize=1"
 		"${qemu_devices[@]}"
@@ -110,7 +133,16 @@ setup() { # KERNEL TOPOLOGY
 	[[ $2 != */* ]] || file=$2
 	{ [ -f "$file" ] && [ "$topology_name" != README ]; } ||
 		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"
+	importer=$TOP/selftests/suites/$suite/importer
+	if [ -x "$importer" ]; then
+		# Short: the path of a socket has 107 characters at most.
+		socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
+		trap 'rm -rf "$socket_dir"' EXIT
+	else
+		importer=''
+	fi
 	topology "$file"
+	[ -z "$importer" ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
 	qemu_binary=${QEMU:-qemu-system-x86_64}
 	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
@@ -129,7 +161,7 @@ silence_timeout=$((${SILENCE_TIMEOUT:-120} * slowdown))
 
 verb=${1:-}
 [ $# -eq 0 ] || shift
-append_more='' quiet='' suite=run dir=''
+append_more='' quiet='' suite=run dir='' socket_dir='' sockets=()
 case $verb in
 boot)
 	{ [ $# -ge 1 ] && [ $# -le 2 ]; } || die "usage: vm.sh boot TOPOLOGY [KERNEL]"
@@ -188,7 +220,7 @@ pid=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
-	rm -rf "$part"
+	rm -rf "$part" "$socket_dir"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -226,6 +258,18 @@ ask_monitor() {
 		printf 'vm.sh: the guest may not ask this of the monitor: %s\n' "$1" >&"$log"
 	fi
 }
+
+# Its devices first. They end when it does.
+devices=()
+for socket in "${sockets[@]}"; do
+	setpriv --pdeathsig KILL "$importer" "$socket" "${@:2}" >"$part/${socket##*/}.log" 2>&1 </dev/null &
+	devices+=($!)
+	for ((i = 0; i < 600; i++)); do
+		[ ! -S "$socket" ] || break
+		sleep 0.1
+	done
+	[ -S "$socket" ] || die "$importer has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
+done
 
 # QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
 # script, however that ends.
@@ -279,6 +323,19 @@ exec {serial}<&- {log}>&- {to_monitor}>&-
 [ -z "$asked" ] || sed 's/\r$//; s/.*\x1b\[D//; s/\x1b\[[A-Z]//g; /^(qemu) $/d' "$monitor.out" >"$monitor.log"
 rm "$monitor.in" "$monitor.out"
 
+device_why=''
+for i in "${!devices[@]}"; do
+	# One to which QEMU never came would wait for ever.
+	for ((n = 0; n < 100; n++)); do
+		kill -0 "${devices[i]}" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -KILL "${devices[i]}" 2>/dev/null || true
+	rc=0
+	wait "${devices[i]}" || rc=$?
+	[ $rc -eq 0 ] || device_why="importer$i ended with $rc: $(grep -m 1 -E 'VIOLATION|IOMMU fault|status' "$part/importer$i.log" || tail -n 1 "$part/importer$i.log")"
+done
+
 guest_status=''
 if [ -n "$panic" ]; then
 	code=$EX_PANIC why=$panic
@@ -287,6 +344,7 @@ elif [ -n "$why" ]; then
 elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
 	# isa-debug-exit: see leave() in selftests/guest/init
 	code=0 guest_status=$(((qemu_status - 33) / 2))
+	[ -z "$device_why" ] || code=$EX_FAIL why=$device_why
 elif [ ! -s "$console" ]; then
 	code=$EX_USAGE why="QEMU did not start (status $qemu_status): $(tail -n 1 "$part/qemu.err")"
 else

@@ -1,0 +1,152 @@
+/*
+ * The back door, BAR 4: what a remote peer would ask of the device, asked by a program in the guest that maps the BAR.
+ * Each channel of 64 KiB is a page of registers (little endian) and a buffer. The access takes the way of an RDMA read or
+ * write that arrives by the wire: rkey, translation, page fault, resume, DMA. Longer accesses go round in the buffer.
+ */
+#include "connectx.h"
+
+enum {
+	RKEY = 0x00, OP = 0x04, VA = 0x08, LEN = 0x10, STATUS = 0x14,
+	FAIL = 0x18,		/* low half: opcode of a command, or of UMR; high half: that many of them from now fails */
+	COUNTERS = 0x800,	/* struct stats, 64 bits each */
+	DATA = 0x1000,
+};
+
+enum { OP_READ = 1, OP_WRITE = 2 };	/* of guest memory; writing it to OP starts it */
+enum { IDLE, BUSY, DONE, FAILED };
+
+static void finish(struct hca *h, struct xfer *x, enum result r)
+{
+	struct channel *c = x->owner;
+
+	c->status = r == OK ? DONE : FAILED;
+	if (r != OK)
+		note(h, "back door: %s of key %#x, address %#lx: %s", c->op == OP_READ ? "read" : "write", c->rkey,
+		     c->va, x->why);
+}
+
+static void start(struct hca *h, struct channel *c)
+{
+	bool write = c->op == OP_WRITE;
+	struct end remote = { .n = 1, .remote = true, .pd = PD_ANY, .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA };
+	struct end local = { .buf = c->data, .buf_size = sizeof(c->data) };
+	enum result r;
+
+	if (c->status == BUSY || (c->op != OP_READ && c->op != OP_WRITE))
+		return;
+	remote.sge[0] = (struct sge){ .key = c->rkey, .va = c->va, .len = c->len };
+	remote.pf_type = write ? 6 : 4;		/* the driver's MLX5_PFAULT_RDMA, MLX5_PFAULT_WRITE */
+	c->x = (struct xfer){ .len = c->len, .finish = finish, .owner = c };
+	c->x.src = write ? local : remote;
+	c->x.dst = write ? remote : local;
+	c->status = BUSY;
+	r = xfer_run(h, &c->x);
+	if (r != PAGE_FAULT)
+		finish(h, &c->x, r);
+}
+
+bool inject(struct hca *h, u16 op)
+{
+	if (!h->fail_in || op != h->fail_op || --h->fail_in)
+		return false;
+	h->stats.injected++;
+	return true;
+}
+
+void door_reset(struct hca *h)
+{
+	h->fail_in = 0;
+	for (int i = 0; i < CHANNELS; i++) {
+		struct channel *c = &h->channel[i];
+
+		fault_cancel(h, &c->x);
+		if (c->status == BUSY)
+			c->status = FAILED;
+	}
+}
+
+static u32 get(struct hca *h, struct channel *c, u32 at)
+{
+	switch (at) {
+	case RKEY:
+		return c->rkey;
+	case OP:
+		return c->op;
+	case VA:
+		return c->va;
+	case VA + 4:
+		return c->va >> 32;
+	case LEN:
+		return c->len;
+	case STATUS:
+		return c->status;
+	}
+	if (at >= COUNTERS && at + 4 <= COUNTERS + sizeof(h->stats)) {
+		u32 val;
+
+		memcpy(&val, (u8 *)&h->stats + (at - COUNTERS), 4);
+		return val;
+	}
+	return 0;
+}
+
+static void set(struct hca *h, struct channel *c, u32 at, u32 val)
+{
+	if (c->status == BUSY)
+		return;
+	switch (at) {
+	case RKEY:
+		c->rkey = val;
+		break;
+	case VA:
+		c->va = (c->va & ~0xffffffffULL) | val;
+		break;
+	case VA + 4:
+		c->va = (u64)val << 32 | (u32)c->va;
+		break;
+	case LEN:
+		c->len = val;
+		break;
+	case OP:
+		c->op = val;
+		start(h, c);
+		break;
+	case FAIL:
+		h->fail_op = val;
+		h->fail_in = val >> 16;
+		break;
+	}
+}
+
+void door_read(struct hca *h, u64 off, void *to, u32 len)
+{
+	struct channel *c = &h->channel[off / CHANNEL_SIZE];
+	u32 at = off % CHANNEL_SIZE;
+
+	memset(to, 0, len);
+	if (at >= DATA) {
+		memcpy(to, c->data + (at - DATA), min(len, CHANNEL_SIZE - at));
+		return;
+	}
+	for (u32 i = 0; i + 4 <= len; i += 4) {
+		u32 val = get(h, c, at + i);
+
+		memcpy((u8 *)to + i, &val, 4);
+	}
+}
+
+void door_write(struct hca *h, u64 off, const void *from, u32 len)
+{
+	struct channel *c = &h->channel[off / CHANNEL_SIZE];
+	u32 at = off % CHANNEL_SIZE, val;
+
+	if (at >= DATA) {
+		if (c->status != BUSY)
+			memcpy(c->data + (at - DATA), from, min(len, CHANNEL_SIZE - at));
+		return;
+	}
+	for (u32 i = 0; i + 4 <= len; i += 4) {
+		memcpy(&val, (const u8 *)from + i, 4);
+		set(h, c, at + i, val);
+	}
+}

@@ -1,0 +1,475 @@
+#!/usr/bin/env python3
+"""check.py MODEL KERNEL-TREE [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
+
+Plays QEMU and a driver that does what it must not, and looks whether the model notices. The last case sends nonsense
+(SEED, for SECONDS): whatever it is, the model must answer and end as it should.
+"""
+
+import array
+import mmap
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZE = 16 << 20
+VERSION, DMA_MAP, DMA_UNMAP, SET_IRQS, READ, WRITE = 1, 2, 3, 8, 9, 10
+BAR0, DOOR, CONFIG = 0, 4, 7
+CMDQ, BOX, BUFFERS = 0x1000, 0x10000, 0x100000
+NOWHERE = 0x40000000
+DONE, FAILED = 2, 3
+
+
+class Layouts:
+    """struct mlx5_ifc_*_bits: an array of bytes there is a field of so many bits"""
+
+    def __init__(self, path):
+        with open(path) as header:
+            text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
+        self.bodies = {m[2]: (m[1], m[3]) for m in re.finditer(r"^(struct|union) mlx5_ifc_(\w+)_bits \{(.*?)^\};", text, re.S | re.M)}
+        self.cache = {}
+
+    def fields(self, name):
+        """{field: (offset, size)}, and the size of it all, in bits"""
+        if name not in self.cache:
+            kind, body = self.bodies[name]
+            at, size, out = 0, 0, {}
+            for m in re.finditer(r"(?:u8|(?:struct|union) mlx5_ifc_(\w+)_bits)\s+(\w+)((?:\[\w*\])*);", body):
+                n = 1
+                for dim in re.findall(r"\[(\w*)\]", m[3]):
+                    n *= int(dim or "0", 0)
+                inner, width = self.fields(m[1]) if m[1] else ({}, 1)
+                out[m[2]] = at, n * width
+                out.update({f"{m[2]}.{k}": (at + o, w) for k, (o, w) in inner.items()})
+                size = max(size, at + n * width)
+                if kind == "struct":
+                    at += n * width
+            self.cache[name] = out, size
+        return self.cache[name]
+
+    def pack(self, name, **values):
+        fields, size = self.fields(name)
+        number = 0
+        for field, value in values.items():
+            offset, width = fields[field.replace("__", ".")]
+            number |= (value & (1 << width) - 1) << (size - offset - width)
+        return number.to_bytes(size // 8, "big")
+
+    def get(self, name, data, field):
+        offset, width = self.fields(name)[0][field]
+        return int.from_bytes(data, "big") >> (len(data) * 8 - offset - width) & (1 << width) - 1
+
+    def opcode(self, name):
+        return self.opcodes[name]
+
+
+class Driver:
+    def __init__(self, model, ifc, bus_master=True):
+        self.ifc, self.token, self.id = ifc, 1, 0
+        self.dir = tempfile.TemporaryDirectory()
+        path = self.dir.name + "/socket"
+        self.said = open(self.dir.name + "/stderr", "w+")
+        self.model = subprocess.Popen([model, path], stdout=subprocess.PIPE, stderr=self.said, text=True)
+        self.sock = socket.socket(socket.AF_UNIX)
+        for _ in range(500):
+            try:
+                self.sock.connect(path)
+                break
+            except OSError:
+                time.sleep(0.01)
+        self.sock.settimeout(20)
+        self.fd = os.memfd_create("ram")
+        os.ftruncate(self.fd, SIZE)
+        self.ram = mmap.mmap(self.fd, SIZE)
+        self.ask(VERSION, struct.pack("<HH", 0, 0) + b"{}\0")
+        self.dma_map(0, SIZE)
+        if bus_master:
+            self.write(CONFIG, 4, struct.pack("<H", 6))
+        self.write(BAR0, 0x10, struct.pack(">I", 0))
+        self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
+
+    def ask(self, command, body=b"", fds=(), reply=True):
+        self.id = (self.id + 1) & 0xffff
+        message = struct.pack("<HHIII", self.id, command, 16 + len(body), 0, 0) + body
+        self.sock.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+        if not reply:
+            return None
+        head = self.take(16)
+        number, _, size, flags, error = struct.unpack("<HHIII", head)
+        assert number == self.id, "the reply is to another message"
+        data = self.take(size - 16)
+        return (error or 1) if flags & 0x20 else data
+
+    def take(self, size):
+        data = b""
+        while len(data) < size:
+            part = self.sock.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the model has gone")
+            data += part
+        return data
+
+    def dma_map(self, iova, size, offset=0, prot=3):
+        return self.ask(DMA_MAP, struct.pack("<IIQQQ", 32, prot, offset, iova, size), [self.fd])
+
+    def dma_unmap(self, iova, size):
+        return self.ask(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, iova, size))
+
+    def read(self, region, offset, size=4):
+        data = self.ask(READ, struct.pack("<QII", offset, region, size))
+        return data[16:] if isinstance(data, bytes) else data
+
+    def write(self, region, offset, data):
+        return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
+
+    def boxes(self, at, data):
+        """A chain of mailboxes with this data, or with room for it; its address"""
+        blocks = [data[i:i + 512] for i in range(0, len(data), 512)]
+        for i, block in enumerate(blocks):
+            here = at + i * 1024
+            after = here + 1024 if i + 1 < len(blocks) else 0
+            self.ram[here:here + 576] = block.ljust(512, b"\0") + bytes(48) + struct.pack(">QIBBBB", after, i, 0, self.token, 0, 0)
+        return at if blocks else 0
+
+    def execute(self, message, outlen=1024):
+        """Status of delivery, status of the command, its output"""
+        self.token = self.token % 255 + 1
+        in_at, out_at = self.boxes(BOX, message[16:]), self.boxes(BOX + 0x40000, bytes(max(outlen - 16, 0)))
+        self.ram[CMDQ:CMDQ + 64] = (struct.pack(">BxxxIQ", 7, len(message), in_at) + message[:16].ljust(16, b"\0") + bytes(16) +
+                                    struct.pack(">QIBBBB", out_at, outlen, self.token, 0, 0, 1))
+        self.write(BAR0, 0x18, struct.pack(">I", 1))
+        slot = self.ram[CMDQ:CMDQ + 64]
+        assert not slot[63] & 1, "the command did not end"
+        out = slot[32:48]
+        for at in range(out_at, out_at + -(-max(outlen - 16, 0) // 512) * 1024, 1024):
+            out += self.ram[at:at + 512]
+        return slot[63] >> 1, out[0], out[:outlen]
+
+    def command(self, layout, op, tail=b"", **values):
+        delivery, status, out = self.execute(self.ifc.pack(layout + "_in", opcode=op, **values) + tail)
+        assert delivery == 0 and status == 0, f"{layout}: {delivery:#x}, {status:#x}"
+        return out
+
+    def mkey(self, **mkc):
+        """The key of a new mkey; ptag: its MTTs"""
+        mtts = b"".join(struct.pack(">Q", tag) for tag in mkc.pop("ptag", []))
+        values = {f"memory_key_mkey_entry__{k}": v for k, v in mkc.items()}
+        out = self.command("create_mkey", 0x200, mtts, pg_access=1, translations_octword_actual_size=len(mtts) // 16,
+                           memory_key_mkey_entry__translations_octword_size=len(mtts) // 16,
+                           memory_key_mkey_entry__rr=1, memory_key_mkey_entry__rw=1, **values)
+        return self.ifc.get("create_mkey_out", out[:16], "mkey_index") << 8
+
+    def objects(self):
+        """An event queue for all events, a completion queue, an mkey of each kind, two connected QPs"""
+        page = struct.pack(">Q", 0x300000)
+        self.command("create_eq", 0x301, page, eq_context_entry__log_eq_size=6, event_bitmask=(1 << 64) - 1 - (1 << 0xa) << 192)
+        self.command("create_cq", 0x400, struct.pack(">Q", 0x301000), cq_context__log_cq_size=6,
+                     cq_context__c_eqn_or_apu_element=1, cq_context__dbr_addr=0x302000)
+        self.write(BAR0, 0x10040, struct.pack(">I", 1 << 24))
+        keys = [self.mkey(access_mode_1_0=0, length64=1, lw=1, a=1, pd=1),
+                self.mkey(access_mode_1_0=1, log_page_size=12, len=0x4000, lw=1, a=1, pd=1, umr_en=1, ptag=[0x200003, 0x201003, 0, 0x202001] + [0] * 12),
+                self.mkey(access_mode_1_0=3, log_page_size=12, length64=1, lw=1, a=1, pd=1, umr_en=1,
+                          ptag=[0x1100, 0, 0x200, 0, 0x1200, 0, 0x1000, 0x200000]),
+                self.mkey(access_mode_1_0=2, length64=1, lw=1, a=1, pd=1, umr_en=1, ptag=[8 << 32 | 0x1100, 0, 0x1000 << 32 | 0x1000, 0x200000])]
+        for n, peer in (0x40, 0x41), (0x41, 0x40):
+            at = 0x303000 + (n & 1) * 0x1000
+            self.command("create_qp", 0x500, struct.pack(">Q", at), qpc__log_sq_size=4, qpc__log_rq_size=4, qpc__cqn_snd=0x80,
+                         qpc__cqn_rcv=0x80, qpc__dbr_addr=0x302040 + (n & 1) * 64, qpc__pd=1)
+            # Receive queue: all that fits into its 16 WQEs of 16 bytes
+            self.ram[at:at + 256] = struct.pack(">IIQ", 0x1000, keys[0], 0x203000) * 16
+            dbr = 0x302040 + (n & 1) * 64
+            self.ram[dbr:dbr + 4] = struct.pack(">I", 16)
+            self.command("rst2init_qp", 0x502, qpn=n, qpc__pd=1, qpc__rre=1, qpc__rwe=1, qpc__rae=1)
+            self.command("init2rtr_qp", 0x503, qpn=n, qpc__remote_qpn=peer)
+            self.command("rtr2rts_qp", 0x504, qpn=n, qpc__rnr_retry=1)
+        return keys
+
+    def send(self, qpn, wqe, index):
+        """Posts it at this index of 16 blocks"""
+        at = 0x303000 + (qpn & 1) * 0x1000 + 256
+        for i in range(0, len(wqe), 64):
+            here = at + (index + i // 64) % 16 * 64
+            self.ram[here:here + 64] = wqe[i:i + 64].ljust(64, b"\0")
+        index += -(-len(wqe) // 64)
+        dbr = 0x302044 + (qpn & 1) * 64
+        self.ram[dbr:dbr + 4] = struct.pack(">I", index & 0xffff)
+        self.write(BAR0, 0x10800, struct.pack(">II", 0, qpn << 8))
+        return index
+
+    def door(self, op, key, va, size):
+        """What the back door says of this access"""
+        self.write(DOOR, 0, struct.pack("<I", key))
+        self.write(DOOR, 8, struct.pack("<Q", va))
+        self.write(DOOR, 16, struct.pack("<I", size))
+        self.write(DOOR, 4, struct.pack("<I", op))
+        return struct.unpack("<I", self.read(DOOR, 0x14))[0]
+
+    def end(self):
+        """Exit status, counters, what it said"""
+        self.sock.close()
+        out, _ = self.model.communicate(timeout=20)
+        self.said.seek(0)
+        return self.model.returncode, {k: int(v) for k, v in (line.split() for line in out.splitlines())}, self.said.read()
+
+
+def verdict(driver, code, **counters):
+    rc, seen, err = driver.end()
+    assert rc == code, f"exit status {rc}, not {code}: {err}"
+    for key in ("iommu_faults", "bad_commands", "violations"):
+        assert seen[key] == counters.get(key, 0), f"{key}: {seen[key]}: {err}"
+
+
+def case_good(new, random):
+    """A driver that does nothing wrong: nothing is found"""
+    d = new()
+    d.command("enable_hca", 0x104)
+    d.ram[0x200000:0x200008] = b"original"
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ptag=[0x200003, 0])
+    assert d.door(1, key, 0, 8) == DONE
+    assert d.read(DOOR, 0x1000, 8) == b"original"
+    d.write(DOOR, 0x1000, b"replaced")
+    assert d.door(2, key, 0, 8) == DONE
+    assert d.ram[0x200000:0x200008] == b"replaced"
+    d.command("destroy_mkey", 0x202, mkey_index=key >> 8)
+    d.command("teardown_hca", 0x103)
+    verdict(d, 0)
+
+
+def case_rights(new, random):
+    """A page for reading only, an mkey that is free, one that is too short: no access, and no fault of the driver"""
+    d = new()
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ptag=[0x200001, 0])
+    assert d.door(1, key, 0, 8) == DONE
+    assert d.door(2, key, 0, 8) == FAILED
+    assert d.door(1, key, 0xffc, 8) == FAILED
+    assert d.door(1, key + 1, 0, 8) == FAILED
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, free=1, ptag=[0x200003, 0])
+    assert d.door(1, key, 0, 8) == FAILED
+    verdict(d, 0)
+
+
+def case_queue_pairs(new, random):
+    """A WRITE from one QP to the other, told by a completion"""
+    d = new()
+    keys = d.objects()
+    d.ram[0x200100:0x200108] = b"payload!"
+    d.send(0x40, struct.pack(">IIBxxBI", 8, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x200200, keys[0], 0) +
+           struct.pack(">IIQ", 8, keys[1], 0x100), 0)
+    assert d.ram[0x200200:0x200208] == b"payload!"
+    cqe = d.ram[0x301000:0x301040]
+    assert cqe[63] == 0 and struct.unpack(">I", cqe[56:60])[0] == 8 << 24 | 0x40, cqe.hex()
+    verdict(d, 0)
+
+
+def case_iommu_fault(new, random):
+    d = new()
+    key = d.mkey(access_mode_1_0=0, length64=1)
+    assert d.door(1, key, NOWHERE, 8) == FAILED
+    verdict(d, 1, iommu_faults=1)
+
+
+def case_read_only(new, random):
+    """A write to what is mapped for reading"""
+    d = new()
+    d.dma_map(NOWHERE, 0x1000, prot=1)
+    key = d.mkey(access_mode_1_0=0, length64=1)
+    assert d.door(1, key, NOWHERE, 8) == DONE
+    assert d.door(2, key, NOWHERE, 8) == FAILED
+    verdict(d, 1, iommu_faults=1)
+
+
+def case_across_the_end(new, random):
+    """The access begins where it may and ends where it may not"""
+    d = new()
+    key = d.mkey(access_mode_1_0=0, length64=1)
+    assert d.door(1, key, SIZE - 4, 8) == FAILED
+    verdict(d, 1, iommu_faults=1)
+
+
+def case_mtt_nowhere(new, random):
+    d = new()
+    d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[0x200003, NOWHERE | 3])
+    verdict(d, 1, violations=1)
+
+
+def case_unmapped_in_use(new, random):
+    d = new()
+    d.dma_map(NOWHERE, 0x2000)
+    d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[NOWHERE | 3, (NOWHERE + 0x1000) | 3])
+    d.dma_unmap(NOWHERE, 0x2000)
+    verdict(d, 1, violations=1)
+
+
+def case_unmapped_after_destroy(new, random):
+    """The same in the right order"""
+    d = new()
+    d.dma_map(NOWHERE, 0x2000)
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[NOWHERE | 3, (NOWHERE + 0x1000) | 3])
+    d.command("destroy_mkey", 0x202, mkey_index=key >> 8)
+    d.dma_unmap(NOWHERE, 0x2000)
+    verdict(d, 0)
+
+
+def case_left_behind(new, random):
+    d = new()
+    d.command("alloc_pd", 0x800)
+    d.command("teardown_hca", 0x103)
+    verdict(d, 1, violations=1)
+
+
+def case_no_bus_master(new, random):
+    d = new(bus_master=False)
+    d.command("enable_hca", 0x104)
+    rc, seen, _ = d.end()
+    assert rc == 1 and seen["violations"] > 0, seen
+
+
+def case_bad_command(new, random):
+    d = new()
+    assert d.execute(struct.pack(">HHI", 0xfff, 0, 0) + bytes(8))[:2] == (0, 2)
+    verdict(d, 1, bad_commands=1)
+
+
+def case_no_event_queue(new, random):
+    """A page fault that nobody is told of is an error"""
+    d = new()
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[0x200003, 0])
+    assert d.door(1, key, 0x1000, 8) == FAILED
+    verdict(d, 0)
+
+
+def case_nonsense(new, random):
+    """Commands, queues and messages that no driver would send"""
+    ifc = case_nonsense.ifc
+    known = [op for op in range(0x100, 0x820)]
+    addresses = [0, 0x200000, 0x200001, SIZE - 8, NOWHERE, 2**64 - 8, 1 << 63]
+
+    def noise(size):
+        kind = random.randrange(4)
+        if kind == 0:
+            return random.randbytes(size)
+        if kind == 1:
+            return bytes(size)
+        data = bytearray(size)
+        for _ in range(random.randrange(1, 8)):
+            at = random.randrange(max(size - 8, 1))
+            data[at:at + 8] = struct.pack(">Q", random.choice(addresses + [1, 16, 0x80, 0x100, 0xffffff, random.getrandbits(64)]))[:size - at]
+        return bytes(data[:size])
+
+    def session():
+        d = new()
+        keys = d.objects()
+        index = {0x40: 0, 0x41: 0}
+        for _ in range(random.choice([20, 200])):
+            if random.random() < 0.5:
+                send(d, keys, index)
+            else:
+                other(d)
+        rc, _, err = d.end()
+        assert rc in (0, 1), f"exit status {rc}: {err[-2000:]}"
+
+    def send(d, keys, index):
+        qpn = random.choice([0x40, 0x41])
+        key = lambda: random.choice(keys + [0x100, 0x200, 0x1001])
+        va = lambda: random.choice(addresses + [0x1000, 0x1ff8, 0x2000, 0x200010])
+        count = lambda: random.choice([0, 1, 8, 8, 64, 4096, 0x2000, 0x80000008, 0x80000040])
+        data = b"".join(struct.pack(">IIQ", count(), key(), va()) for _ in range(random.choice([0, 1, 1, 2, 5])))
+        op = random.choice([0, 1, 8, 9, 0xa, 0xa, 0xb, 0x10, 0x11, 0x12, 0x25, 0x25])
+        if op == 0x25:
+            body = (struct.pack(">BxxxHHQI28x", random.choice([0, 0x10, 0x20, 0x40, 0x80, 0x90]), random.choice([0, 4, 8, 0xffff]),
+                                random.choice([0, 4, 0xfff0]), random.choice([0, 1 << 29, 1 << 13, 0x1f2083, 2**64 - 1]),
+                                random.choice([0, 0, 1])) + noise(64) + data)
+        else:
+            body = b"".join([struct.pack(">QII", va(), key(), 0) if op in (8, 9, 0x10, 0x11, 0x12) else b"",
+                             struct.pack(">QQ", 1, 2) if op in (0x11, 0x12) else b"", data])
+        ds = random.choice([1 + -(-len(body) // 16)] * 9 + [random.randrange(64)])
+        wqe = struct.pack(">IIBxxBI", op, qpn << 8 | ds, 0, random.choice([0, 8, 0xa]), key()) + body
+        index[qpn] = d.send(qpn, wqe, index[qpn])
+        if random.random() < 0.3:
+            token = random.choice([random.getrandbits(48), random.randrange(1, 40) << 12 | random.randrange(40)])
+            d.execute(ifc.pack("page_fault_resume_in", opcode=0x204) [:8] + struct.pack(">II", random.choice([0, 1 << 31]), token & 0xffffffff))
+        if random.random() < 0.1:
+            for op in 0x50a, 0x502, 0x503, 0x504:
+                layout = {0x50a: "qp_2rst", 0x502: "rst2init_qp", 0x503: "init2rtr_qp", 0x504: "rtr2rts_qp"}[op]
+                more = {"qpc__remote_qpn": qpn ^ 1} if op == 0x503 else {"qpc__pd": 1, "qpc__rre": 1, "qpc__rwe": 1} if op == 0x502 else {}
+                d.execute(ifc.pack(layout + "_in", opcode=op, qpn=qpn, **more))
+            index[qpn] = 0
+
+    def other(d):
+        what = random.randrange(8)
+        if what < 4:
+            op = random.choice(known if random.random() < 0.2 else
+                               [0x100, 0x109, 0x200, 0x201, 0x202, 0x204, 0x301, 0x302, 0x400, 0x401, 0x403, 0x500, 0x501,
+                                0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x700, 0x701, 0x702, 0x703, 0x764, 0x765, 0x800, 0x805])
+            body = bytearray(noise(random.choice([16, 32, 0x110, 0x118, 0x400, 0x1000])))
+            body[:2] = struct.pack(">H", op)
+            if random.random() < 0.7:
+                body[8:12] = struct.pack(">I", random.choice([1, 2, 0x10, 0x11, 0x12, 0x40, 0x41, 0x80, 0x81]))
+            d.execute(bytes(body), random.choice([8, 16, 64, 0x1010]))
+        elif what == 4:
+            at = random.choice([0x10000, 0x11000]) + random.choice([0x20, 0x40, 0x48, 0x800, 0x900, 0xa00])
+            d.write(BAR0, at, struct.pack(">II", random.choice([0, 1 << 24, 2 << 24, random.getrandbits(32)]),
+                                          random.choice([0x40, 0x41, 0x80]) << 8 | random.choice([0, 0x80, 0x81])))
+        elif what == 5:
+            at = random.randrange(BUFFERS, SIZE - 4096)
+            d.ram[at:at + 4096] = noise(4096)
+        elif what == 6:
+            d.door(random.choice([1, 2, 7]), random.choice([0x1000, 0x1100, 0x1200, 0x100, 0x200, random.getrandbits(32)]),
+                   random.choice(addresses), random.choice([0, 1, 8, 4096, 1 << 20]))
+        else:
+            d.ask(random.choice([2, 3, 4, 5, 7, 8, 9, 10, 13, 99]), noise(random.choice([0, 4, 16, 24, 32, 40])))
+            # Some of it unmaps the memory.
+            if d.read(CONFIG, 0, 2) != b"\xb3\x15":
+                raise AssertionError("the configuration space has gone")
+            d.write(CONFIG, 4, struct.pack("<H", 6))
+            d.write(BAR0, 0x14, struct.pack(">I", CMDQ))
+            d.dma_map(0, SIZE)
+    rounds = 0
+    end = time.monotonic() + case_nonsense.seconds
+    while time.monotonic() < end:
+        rounds += 1
+        session()
+    print(f"# {rounds} drivers")
+
+
+def main(model, tree, seed="1", seconds="10"):
+    ifc = Layouts(tree + "/include/linux/mlx5/mlx5_ifc.h")
+    case_nonsense.seconds, case_nonsense.ifc = float(seconds), ifc
+    cases = {name.removeprefix("case_"): f for name, f in globals().items() if name.startswith("case_")}
+    print("KTAP version 1")
+    print(f"1..{len(cases)}")
+    print(f"# seed {seed}", flush=True)
+    bad = 0
+    for number, (name, case) in enumerate(cases.items(), 1):
+        drivers = []
+
+        def new(**options):
+            drivers.append(Driver(model, ifc, **options))
+            return drivers[-1]
+
+        try:
+            case(new, random.Random(int(seed)))
+            print(f"ok {number} {name}", flush=True)
+        except Exception as error:
+            bad = 1
+            for line in f"{type(error).__name__}: {error}".splitlines():
+                print("#", line)
+            # The last one is the one that failed.
+            for d in drivers[-1:]:
+                d.model.kill()
+                d.said.seek(0)
+                for line in d.said.read().splitlines()[-30:]:
+                    print("#", line)
+            print(f"not ok {number} {name}", flush=True)
+    return bad
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,328 @@
+/* A model of a ConnectX-5 virtual function, as far as mlx5_core and mlx5_ib need one. See README.md. */
+#ifndef CONNECTX_H
+#define CONNECTX_H
+
+#include <linux/types.h>
+#include <linux/mlx5/mlx5_ifc.h>
+#include <linux/mlx5/device.h>
+#include <linux/mlx5/driver.h>
+#include <linux/mlx5/qp.h>
+#include <linux/mlx5/cq.h>
+#include <sys/types.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+
+#define NVEC 8			/* MSI-X vectors */
+#define BAR0_SIZE (4U << 20)	/* initialisation segment, then one UAR per 4 KiB */
+#define BAR_MSIX_SIZE 4096U
+#define CHANNELS 8		/* of the back door */
+#define CHANNEL_SIZE 65536U
+#define BAR_DOOR_SIZE (CHANNELS * CHANNEL_SIZE)
+
+struct hca;
+
+/* ---- tables of objects: numbers that commands hand out ---- */
+
+struct table {
+	const char *name;
+	u32 first, n, used;
+	u32 next;		/* where to look for a free slot: a number is not used again at once */
+	void **slot;
+};
+
+int table_add(struct table *t, void *obj);	/* number, or -1 */
+void *table_get(const struct table *t, u32 id);
+void *table_del(struct table *t, u32 id);
+#define table_for_each(t, i, obj) \
+	for (u32 i = 0; (t)->slot && i < (t)->n; i++) \
+		if (((obj) = (t)->slot[i]))
+
+/* ---- what is counted: the last three must be 0 in the end (mkeys_enabled is a level) ---- */
+
+#define STATS(X) \
+	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) X(memory_faults) X(resumes) X(resumes_with_error) \
+	X(stale_resumes) X(mkeys_enabled) X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(dma_maps) \
+	X(injected) X(iommu_faults) X(bad_commands) X(violations)
+
+struct stats {
+#define X(name) u64 name;
+	STATS(X)
+#undef X
+};
+
+void note(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void debug(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The driver did what it must not do. */
+void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- dma.c: the memory that the device can reach ---- */
+
+int dma_map(struct hca *h, u64 iova, u64 size, u64 offset, u32 prot, int fd);
+void dma_unmap(struct hca *h, u64 iova, u64 size);
+void dma_unmap_all(struct hca *h);
+bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write);
+/* All of these fail with an IOMMU fault. dma_ptr() gives *len bytes at most. */
+u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
+void dma_count(struct hca *h, u64 iova, u64 len, bool write);	/* for the statistics: payload */
+bool dma_read(struct hca *h, u64 iova, void *to, u64 len);
+bool dma_write(struct hca *h, u64 iova, const void *from, u64 len);
+
+/* A queue in guest memory, described by a page list. */
+struct qbuf {
+	u64 *pas;
+	u32 npas, offset;
+	u8 page_shift;
+	u64 size;
+};
+
+int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned page_shift, u32 page_offset, u64 size);
+void qbuf_free(struct qbuf *b);
+u8 *qbuf_ptr(struct hca *h, const struct qbuf *b, u64 off, u64 len, bool write);	/* must not cross a page */
+bool qbuf_read(struct hca *h, const struct qbuf *b, u64 off, void *to, u64 len);	/* wraps around */
+
+/* ---- queue.c: event queues, completion queues ---- */
+
+struct eq {
+	struct qbuf buf;
+	u32 eqn, prod, ci;
+	u8 log_size, intr;
+	bool armed;
+	u64 mask[4];
+};
+
+struct cq {
+	struct qbuf buf;
+	u32 cqn, prod, eqn;
+	u8 log_size, cqe_shift;
+	u64 dbr;
+	bool armed, armed_solicited, overrun_ignore;
+	u32 last_solicited;
+	u8 cqc[MLX5_ST_SZ_BYTES(cqc)];
+};
+
+bool event(struct hca *h, u8 type, u8 subtype, const void *data, size_t len);	/* false: no EQ takes this type */
+void eq_doorbell(struct hca *h, u32 val, bool arm);
+void cq_doorbell(struct hca *h, u32 hi, u32 cqn);
+/* Fills in the owner, writes it, raises the event. */
+void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
+
+/* ---- cmd.c ---- */
+
+struct cmd;
+struct cmd_io {
+	const struct cmd *cmd;
+	void *in, *out;		/* never shorter than what the command's layout needs */
+	size_t inlen, outlen;
+	u32 syndrome;
+};
+typedef u8 cmd_fn(struct hca *h, struct cmd_io *io);	/* MLX5_CMD_STAT_* */
+
+/* Allocation of an object is always answered with 24 bits in the third word; others are addressed likewise. */
+void set_id(struct cmd_io *io, u32 id);
+u32 get_id(const struct cmd_io *io);
+
+void cmd_doorbell(struct hca *h, u32 vector);
+
+cmd_fn create_eq, destroy_eq, create_cq, destroy_cq, query_cq, modify_cq;
+cmd_fn create_mkey, destroy_mkey, query_mkey, query_special_contexts;
+cmd_fn create_qp, destroy_qp, modify_qp, query_qp, create_srq, destroy_srq, query_srq, arm_srq;
+cmd_fn page_fault_resume;
+cmd_fn query_hca_cap, set_hca_cap;
+
+/* ---- caps.c ---- */
+
+void caps_init(struct hca *h);
+
+/* ---- mkey.c ---- */
+
+struct mkey {
+	u8 mkc[MLX5_ST_SZ_BYTES(mkc)];
+	u32 index;
+	bool pg_access;
+	u8 *xlt;		/* MTTs, KSMs or KLMs, as the driver wrote them */
+	u64 xlt_size;
+	u64 top;		/* no MTT behind this one was ever present */
+};
+
+enum result { OK, PAGE_FAULT, DENIED };
+
+enum { ACC_READ = 1, ACC_WRITE = 2, ACC_ATOMIC = 4, ACC_REMOTE = 8 };
+
+struct xlat {
+	u64 iova, len;
+	u32 key;		/* on a page fault: of the mkey that has no translation, and where in it */
+	u64 va;
+	const char *why;	/* why denied */
+};
+
+#define PD_ANY (~0U)
+enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd, struct xlat *x);
+/* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
+u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
+/* How many MTTs in use lead to this memory. */
+u64 mtts_into(struct hca *h, u64 iova, u64 size);
+void mkey_free(struct hca *h, struct mkey *mk);
+
+/* ---- data.c: moves data between two ends ---- */
+
+#define MAX_SGE 64
+struct sge {
+	const u8 *inline_data;	/* instead of key and va */
+	u32 key;
+	u64 va;
+	u64 len;
+};
+
+struct end {
+	u8 *buf;		/* memory of the model: the back door. Else: */
+	u32 buf_size;
+	struct sge sge[MAX_SGE];
+	unsigned int n;
+	u32 pd;
+	bool remote;
+	/* how the transport scheme reports its page faults */
+	u8 pf_subtype, pf_type;
+	u32 wq;
+	u16 wqe_index;
+};
+
+struct fault;
+struct xfer {
+	struct end src, dst;
+	u64 len, done;
+	u32 refaults;		/* page faults without progress */
+	u8 atomic;		/* opcode, or 0 */
+	u64 compare, swap_add;
+	struct fault *fault;	/* what it waits for */
+	bool failed_dst;	/* which end was denied */
+	const char *why;
+	void (*finish)(struct hca *h, struct xfer *x, enum result r);
+	void *owner;
+};
+
+/* OK and DENIED: done, finish() is not called. PAGE_FAULT: parked, it will be. */
+enum result xfer_run(struct hca *h, struct xfer *x);
+
+/* ---- fault.c ---- */
+
+struct fault {
+	bool used;
+	u64 token;
+	struct xfer *x;
+	bool dst;
+};
+
+#define MAX_FAULTS 4096
+bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, const struct xlat *at, u64 left);
+void fault_cancel(struct hca *h, struct xfer *x);	/* a late PAGE_FAULT_RESUME has no effect */
+
+/* ---- qp.c ---- */
+
+struct srq {
+	struct qbuf buf;
+	u32 srqn, head;		/* head: index of the next WQE */
+	u16 taken, lwm;
+	u8 log_size, log_stride;
+	u64 dbr;
+	u32 pd;
+	u8 srqc[MLX5_ST_SZ_BYTES(srqc)];
+};
+
+struct qp {
+	u8 qpc[MLX5_ST_SZ_BYTES(qpc)];
+	struct qbuf buf;
+	u32 qpn;
+	u8 state, st;
+	u64 dbr, sq_off;
+	u8 log_sq, log_rq, log_rq_stride;
+	bool has_sq, has_rq;
+	struct srq *srq;
+	u16 sq_ci, rq_ci;
+	/* the send WQE in work */
+	bool busy;
+	int retries;		/* left, while it waits for the responder; -1: for ever */
+	u8 wqe[1024];
+	u16 wqe_index;
+	u8 opcode;
+	struct xfer x;
+	/* the receive WQE that it fills, of the peer */
+	u32 peer_qpn;
+	bool took_recv;
+	u32 recv_srqn;
+	u16 recv_index;
+};
+
+void sq_doorbell(struct hca *h, u32 qpn);
+void sq_run(struct hca *h, struct qp *qp);
+void qp_error(struct hca *h, struct qp *qp);
+/* What has no doorbell: receive queues that the peer waits for, or to be flushed. True: call again soon. */
+bool qp_tick(struct hca *h);
+void qp_destroy(struct hca *h, struct qp *qp);
+
+/* ---- pci.c, backdoor.c ---- */
+
+bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len);
+bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len);
+void pci_init(struct hca *h);
+void interrupt(struct hca *h, unsigned int vec);
+void irq_set(struct hca *h, unsigned int vec, int fd);
+void hca_reset(struct hca *h);		/* all objects go */
+void objects_free(struct hca *h, bool complain);
+
+struct channel {
+	u32 rkey, op, len, status;
+	u64 va;
+	u8 data[CHANNEL_SIZE - 4096];
+	struct xfer x;
+};
+
+void door_read(struct hca *h, u64 off, void *to, u32 len);
+void door_write(struct hca *h, u64 off, const void *from, u32 len);
+void door_reset(struct hca *h);
+bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_OPCODE_UMR */
+
+/* ---- vfio_user.c ---- */
+
+int serve(struct hca *h, const char *path);
+
+enum { CAP_TYPES = 64 };
+
+struct dma_region {
+	u64 iova, size;
+	u8 *ptr;
+	bool write, peer;
+};
+
+struct hca {
+	/* set by main() */
+	bool verbose, memory_scheme;
+	u32 notes;
+
+	struct stats stats;
+
+	struct dma_region *map;
+	size_t nmap, map_room;
+
+	u8 config[4096];
+	int irq[NVEC];
+	bool irq_pending[NVEC];
+
+	u64 cmdq;		/* address of the command queue */
+	u32 nic_state, health_counter;
+	u8 *cap_cur[CAP_TYPES], *cap_max[CAP_TYPES];
+	u8 node_desc[64];
+
+	struct table pd, uar, xrcd, td, eq, cq, mkey, qp, srq;
+	u64 xlt_total;
+	struct fault fault[MAX_FAULTS];
+	u32 fault_next;
+	u64 fault_gen;
+	bool ticking;
+
+	struct channel channel[CHANNELS];
+	u16 fail_op, fail_in;
+};
+
+#endif

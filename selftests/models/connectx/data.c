@@ -1,0 +1,117 @@
+/* The data path: copies from one end to the other, page by page, and can stop at a page that is not there. */
+#include "connectx.h"
+
+struct spot {
+	u8 *ptr;
+	u64 iova;
+	bool bus;		/* reached by DMA */
+};
+
+/* Where byte number at of the end is, and how many follow it there. */
+static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, u64 *n, unsigned int access, struct spot *s)
+{
+	struct sge *sge = e->sge;
+	struct xlat to;
+	enum result r;
+	u64 off = at;
+
+	*s = (struct spot){ 0 };
+	if (e->buf) {
+		s->ptr = e->buf + at % e->buf_size;
+		*n = min(*n, e->buf_size - at % e->buf_size);
+		return OK;
+	}
+	while (sge < e->sge + e->n && off >= sge->len)
+		off -= sge++->len;
+	if (sge == e->sge + e->n) {
+		x->why = "longer than its scatter list";
+		goto denied;
+	}
+	*n = min(*n, sge->len - off);
+	if (sge->inline_data) {
+		s->ptr = (u8 *)sge->inline_data + off;
+		return OK;
+	}
+	r = translate(h, sge->key, sge->va + off, *n, access | (e->remote ? ACC_REMOTE : 0), e->pd, &to);
+	if (r == PAGE_FAULT) {
+		if (fault_raise(h, x, e == &x->dst, sge, &to, to.len))
+			return PAGE_FAULT;
+		x->why = "page fault that cannot be told";
+		goto denied;
+	}
+	x->why = to.why;
+	if (r == DENIED) {
+		debug(h, "key %#x, address %#lx: %s", sge->key, sge->va + off, to.why);
+		goto denied;
+	}
+	*n = to.len;
+	s->ptr = dma_ptr(h, to.iova, n, access & ACC_WRITE);
+	if (!s->ptr) {
+		x->why = "IOMMU fault";
+		goto denied;
+	}
+	s->iova = to.iova;
+	s->bus = true;
+	return OK;
+denied:
+	x->failed_dst = e == &x->dst;
+	return DENIED;
+}
+
+/* Both ends must be there before memory is changed: it happens once. */
+static enum result atomic_run(struct hca *h, struct xfer *x)
+{
+	u64 n = 8, m = 8, old, new;
+	struct spot remote, local;
+	enum result r;
+
+	if (x->src.sge[0].va & 7) {
+		x->why = "atomic operation on an unaligned address";
+		x->failed_dst = false;
+		return DENIED;
+	}
+	r = locate(h, x, &x->src, 0, &n, ACC_READ | ACC_WRITE | ACC_ATOMIC, &remote);
+	if (r == OK)
+		r = locate(h, x, &x->dst, 0, &m, ACC_WRITE, &local);
+	if (r != OK)
+		return r;
+	if (n < 8 || m < 8) {
+		x->why = "atomic operation across a page";
+		x->failed_dst = n == 8;
+		return DENIED;
+	}
+	old = __atomic_load_n((u64 *)remote.ptr, __ATOMIC_SEQ_CST);
+	do {
+		new = x->atomic == MLX5_OPCODE_ATOMIC_FA ? old + x->swap_add :
+		      old == x->compare ? x->swap_add : old;
+	} while (!__atomic_compare_exchange_n((u64 *)remote.ptr, &old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+	memcpy(local.ptr, &old, 8);
+	dma_count(h, remote.iova, 8, true);
+	dma_count(h, local.iova, 8, true);
+	x->done = 8;
+	return OK;
+}
+
+enum result xfer_run(struct hca *h, struct xfer *x)
+{
+	if (x->atomic)
+		return atomic_run(h, x);
+	while (x->done < x->len) {
+		u64 n = x->len - x->done;
+		struct spot from, to;
+		enum result r = locate(h, x, &x->src, x->done, &n, ACC_READ, &from);
+
+		if (r == OK)
+			r = locate(h, x, &x->dst, x->done, &n, ACC_WRITE, &to);
+		if (r != OK)
+			return r;
+		memmove(to.ptr, from.ptr, n);
+		if (from.bus)
+			dma_count(h, from.iova, n, false);
+		if (to.bus)
+			dma_count(h, to.iova, n, true);
+		x->done += n;
+		x->refaults = 0;
+	}
+	return OK;
+}

@@ -1,0 +1,294 @@
+/* Configuration space, BARs, interrupts, and the tables of objects behind them. */
+#include "connectx.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = 7 };
+
+#define UAR_FIRST 16		/* behind the initialisation segment */
+#define UAR_CQ 0x20
+#define UAR_EQ_ARM 0x40
+#define UAR_EQ 0x48
+#define UAR_SQ 0x800
+
+static void put(struct hca *h, u32 at, u32 len, u64 val)
+{
+	for (u32 i = 0; i < len; i++)
+		h->config[at + i] = val >> (8 * i);
+}
+
+void pci_init(struct hca *h)
+{
+	memset(h->config, 0, sizeof(h->config));
+	put(h, 0x00, 2, 0x15b3);
+	put(h, 0x02, 2, 0x1018);	/* ConnectX-5 virtual function */
+	put(h, 0x06, 2, 0x10);		/* has capabilities */
+	put(h, 0x09, 3, 0x020700);	/* InfiniBand controller */
+	put(h, 0x10, 4, 0xc);		/* BAR 0: 64 bit, prefetchable */
+	put(h, 0x18, 4, 0xc);		/* BAR 2: MSI-X */
+	put(h, 0x20, 4, 0xc);		/* BAR 4: back door */
+	put(h, 0x2c, 2, 0x15b3);
+	put(h, 0x2e, 2, 0x0001);
+	put(h, 0x34, 1, 0x40);
+	put(h, 0x40, 2, 0x9c10);	/* PCI Express, next: 0x9c */
+	put(h, 0x42, 2, 0x0002);	/* version 2, endpoint */
+	put(h, 0x44, 4, 0x10008fc1);	/* function level reset, 256 bytes */
+	put(h, 0x4c, 4, 0x00000043);	/* 8 GT/s, x4 */
+	put(h, 0x52, 2, 0x0043);
+	put(h, 0x9c, 2, 0x0011);	/* MSI-X */
+	put(h, 0x9e, 2, NVEC - 1);
+	put(h, 0xa0, 4, 0x00000002);	/* table: BAR 2 */
+	put(h, 0xa4, 4, 0x00000802);	/* pending bits: the same, 2048 */
+}
+
+/* ---- interrupts ---- */
+
+void interrupt(struct hca *h, unsigned int vec)
+{
+	u64 one = 1;
+
+	if (vec >= NVEC)
+		return;
+	h->irq_pending[vec] = h->irq[vec] < 0 || write(h->irq[vec], &one, sizeof(one)) != sizeof(one);
+	h->stats.interrupts++;
+}
+
+void irq_set(struct hca *h, unsigned int vec, int fd)
+{
+	if (vec >= NVEC)
+		return;
+	if (h->irq[vec] >= 0)
+		close(h->irq[vec]);
+	h->irq[vec] = fd;
+	if (fd >= 0 && h->irq_pending[vec])
+		interrupt(h, vec);
+}
+
+/* ---- BAR 0 ---- */
+
+static u32 iseg_read(struct hca *h, u32 at)
+{
+	switch (at) {
+	case offsetof(struct mlx5_init_seg, fw_rev):
+		return 35 << 16 | 16;		/* minor, major */
+	case offsetof(struct mlx5_init_seg, cmdif_rev_fw_sub):
+		return 5 << 16 | 1;
+	case offsetof(struct mlx5_init_seg, cmdq_addr_h):
+		return h->cmdq >> 32;
+	case offsetof(struct mlx5_init_seg, cmdq_addr_l_sz):
+		return (h->cmdq & 0xfffff000) | h->nic_state | 5 << 4 | 6;	/* 32 slots of 64 bytes */
+	case offsetof(struct mlx5_init_seg, health.fw_ver):
+		return 16 << 24 | 35 << 16 | 1;
+	case offsetof(struct mlx5_init_seg, health_counter):
+		return h->health_counter++ & 0xffffff;	/* standing still would mean that the firmware is dead */
+	}
+	return 0;
+}
+
+static void iseg_write(struct hca *h, u32 at, u32 val)
+{
+	switch (at) {
+	case offsetof(struct mlx5_init_seg, cmdq_addr_h):
+		h->cmdq = (u64)val << 32 | (u32)h->cmdq;
+		break;
+	case offsetof(struct mlx5_init_seg, cmdq_addr_l_sz):
+		h->cmdq = (h->cmdq & ~0xffffffffULL) | (val & 0xfffff000);
+		h->nic_state = val & 0x700;
+		break;
+	case offsetof(struct mlx5_init_seg, cmd_dbell):
+		cmd_doorbell(h, val);
+		break;
+	}
+}
+
+static void uar_write(struct hca *h, u32 at, const u8 *from, u32 len)
+{
+	__be32 w[2] = { 0, 0 };
+
+	memcpy(w, from, min(len, 8));
+	switch (at) {
+	case UAR_CQ:
+		if (len == 8)
+			cq_doorbell(h, be32_to_cpu(w[0]), be32_to_cpu(w[1]));
+		return;
+	case UAR_EQ_ARM:
+	case UAR_EQ:
+		eq_doorbell(h, be32_to_cpu(w[0]), at == UAR_EQ_ARM);
+		return;
+	}
+	/*
+	 * Each send doorbell is the beginning of a buffer of 256 bytes, to which more of the WQE may be written. It is in
+	 * guest memory as well, so only its first 8 bytes count.
+	 */
+	if (at >= UAR_SQ && at % 256 == 0 && len == 8)
+		sq_doorbell(h, be32_to_cpu(w[1]) >> 8);
+}
+
+static void bar0_read(struct hca *h, u64 off, void *to, u32 len)
+{
+	memset(to, 0, len);
+	for (u32 i = 0; i + 4 <= len; i += 4) {
+		__be32 val = off + i < sizeof(struct mlx5_init_seg) ? cpu_to_be32(iseg_read(h, off + i)) : 0;
+
+		memcpy((u8 *)to + i, &val, 4);
+	}
+}
+
+static void bar0_write(struct hca *h, u64 off, const void *from, u32 len)
+{
+	__be32 val;
+
+	if (off / 4096 >= UAR_FIRST) {
+		uar_write(h, off % 4096, from, len);
+	} else if (len == 4 && off < sizeof(struct mlx5_init_seg)) {
+		memcpy(&val, from, 4);
+		iseg_write(h, off, be32_to_cpu(val));
+	}
+}
+
+/* ---- regions, as vfio numbers them ---- */
+
+static u64 region_size(u32 region)
+{
+	switch (region) {
+	case REGION_BAR0:
+		return BAR0_SIZE;
+	case REGION_MSIX:
+		return BAR_MSIX_SIZE;
+	case REGION_DOOR:
+		return BAR_DOOR_SIZE;
+	case REGION_CONFIG:
+		return sizeof(((struct hca *)0)->config);
+	}
+	return 0;
+}
+
+static bool inside(u32 region, u64 off, u32 len)
+{
+	u64 size = region_size(region);
+
+	return off <= size && len <= size - off;
+}
+
+bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len)
+{
+	if (!inside(region, off, len))
+		return false;
+	switch (region) {
+	case REGION_BAR0:
+		bar0_read(h, off, to, len);
+		break;
+	case REGION_DOOR:
+		door_read(h, off, to, len);
+		break;
+	case REGION_CONFIG:
+		memcpy(to, h->config + off, len);
+		break;
+	default:
+		memset(to, 0, len);
+	}
+	return true;
+}
+
+bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len)
+{
+	if (!inside(region, off, len))
+		return false;
+	switch (region) {
+	case REGION_BAR0:
+		bar0_write(h, off, from, len);
+		break;
+	case REGION_DOOR:
+		door_write(h, off, from, len);
+		break;
+	case REGION_CONFIG:
+		/* QEMU has the BARs and MSI-X; of the rest only the command register means something here. */
+		if (off <= 4 && off + len > 4)
+			h->config[4] = ((const u8 *)from)[4 - off];
+		break;
+	}
+	return true;
+}
+
+/* ---- objects ---- */
+
+int table_add(struct table *t, void *obj)
+{
+	if (!t->slot)
+		t->slot = calloc(t->n, sizeof(*t->slot));
+	if (!t->slot)
+		return -1;
+	for (u32 i = 0; i < t->n; i++) {
+		u32 at = (t->next + i) % t->n;
+
+		if (t->slot[at])
+			continue;
+		t->slot[at] = obj;
+		t->next = (at + 1) % t->n;
+		t->used++;
+		return t->first + at;
+	}
+	return -1;
+}
+
+void *table_get(const struct table *t, u32 id)
+{
+	return t->slot && id >= t->first && id - t->first < t->n ? t->slot[id - t->first] : NULL;
+}
+
+void *table_del(struct table *t, u32 id)
+{
+	void *obj = table_get(t, id);
+
+	if (obj) {
+		t->slot[id - t->first] = NULL;
+		t->used--;
+	}
+	return obj;
+}
+
+void objects_free(struct hca *h, bool complain)
+{
+	struct table *all[] = { &h->pd, &h->uar, &h->xrcd, &h->td, &h->eq, &h->cq, &h->mkey, &h->qp, &h->srq };
+	struct mkey *mk;
+	struct srq *srq;
+	struct eq *eq;
+	struct cq *cq;
+	struct qp *qp;
+
+	for (size_t i = 0; complain && i < ARRAY_SIZE(all); i++)
+		if (all[i]->used)
+			violation(h, "the driver has left %u %s behind", all[i]->used, all[i]->name);
+	door_reset(h);
+	table_for_each(&h->qp, i, qp)
+		qp_destroy(h, qp);
+	table_for_each(&h->srq, i, srq) {
+		qbuf_free(&srq->buf);
+		free(srq);
+	}
+	table_for_each(&h->mkey, i, mk)
+		mkey_free(h, mk);
+	table_for_each(&h->cq, i, cq) {
+		qbuf_free(&cq->buf);
+		free(cq);
+	}
+	table_for_each(&h->eq, i, eq) {
+		qbuf_free(&eq->buf);
+		free(eq);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		free(all[i]->slot);
+		all[i]->slot = NULL;
+		all[i]->used = 0;
+	}
+}
+
+void hca_reset(struct hca *h)
+{
+	objects_free(h, false);
+	caps_init(h);
+	h->cmdq = 0;
+	h->nic_state = 0;
+	h->config[4] = 0;
+}

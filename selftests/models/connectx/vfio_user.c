@@ -1,0 +1,293 @@
+/*
+ * The device's end of vfio-user: QEMU (-device vfio-user-pci) asks for accesses to regions, says what memory the device
+ * can reach, and passes an eventfd for each interrupt. One client, one thread: what a message sets off is done before the
+ * next one is read.
+ */
+#include "connectx.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	VERSION = 1,
+	DMA_MAP = 2,
+	DMA_UNMAP = 3,
+	GET_INFO = 4,
+	GET_REGION_INFO = 5,
+	GET_IRQ_INFO = 7,
+	SET_IRQS = 8,
+	REGION_READ = 9,
+	REGION_WRITE = 10,
+	DEVICE_RESET = 13,
+};
+
+enum { REPLY = 1, NO_REPLY = 0x10, ERROR = 0x20 };
+enum { REGIONS = 9, IRQS = 5, IRQ_MSIX = 2 };
+enum { IRQ_DATA_NONE = 1, IRQ_DATA_EVENTFD = 4, IRQ_TRIGGER = 32 };
+enum { DMA_UNMAP_ALL = 2 };
+
+#define MAX_MSG (1U << 20)
+#define MAX_FDS 16
+
+struct header {
+	u16 id, command;
+	u32 size, flags, error;
+};
+
+struct msg {
+	struct header h;
+	u32 len;		/* of what follows the header */
+	int fd[MAX_FDS];
+	unsigned int nfd;
+	u8 body[MAX_MSG];
+};
+
+/* Receives len bytes and what file descriptors come with them. 0: the client has gone. */
+static bool receive(int sock, void *to, size_t len, struct msg *m)
+{
+	while (len) {
+		union {
+			struct cmsghdr align;
+			char buf[CMSG_SPACE(MAX_FDS * sizeof(int))];
+		} control;
+		struct iovec iov = { to, len };
+		struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
+				     .msg_controllen = sizeof(control.buf) };
+		ssize_t n = recvmsg(sock, &mh, MSG_CMSG_CLOEXEC);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(&mh); c; c = CMSG_NXTHDR(&mh, c)) {
+			size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+			if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+				continue;
+			for (size_t i = 0; i < count; i++) {
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+				if (m->nfd < MAX_FDS)
+					m->fd[m->nfd++] = fd;
+				else
+					close(fd);
+			}
+		}
+		to = (u8 *)to + n;
+		len -= n;
+	}
+	return true;
+}
+
+static bool reply(int sock, const struct msg *m, const void *body, u32 len, int error)
+{
+	struct header h = { m->h.id, m->h.command, sizeof(h) + len, REPLY | (error ? ERROR : 0), error };
+	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)body, len } };
+	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	if (m->h.flags & NO_REPLY)
+		return true;
+	while (iov[0].iov_len || iov[1].iov_len) {
+		ssize_t n = sendmsg(sock, &mh, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		for (int i = 0; i < 2; i++) {
+			size_t part = min((size_t)n, iov[i].iov_len);
+
+			iov[i].iov_base = (u8 *)iov[i].iov_base + part;
+			iov[i].iov_len -= part;
+			n -= part;
+		}
+	}
+	return true;
+}
+
+static int take_fd(struct msg *m)
+{
+	return m->nfd ? m->fd[--m->nfd] : -1;
+}
+
+static int set_irqs(struct hca *h, struct msg *m)
+{
+	struct { u32 argsz, flags, index, start, count; } r;
+
+	if (m->len < sizeof(r))
+		return EINVAL;
+	memcpy(&r, m->body, sizeof(r));
+	if (r.index != IRQ_MSIX)
+		return 0;
+	if (r.start > NVEC || r.count > NVEC - r.start)
+		return EINVAL;
+	if (r.flags & IRQ_DATA_EVENTFD) {
+		if (m->nfd && m->nfd != r.count)
+			return EINVAL;
+		for (u32 i = r.count; i--;)
+			irq_set(h, r.start + i, take_fd(m));
+	} else if (r.flags & IRQ_DATA_NONE && r.flags & IRQ_TRIGGER) {
+		if (!r.count)
+			for (u32 i = 0; i < NVEC; i++)
+				irq_set(h, i, -1);
+		for (u32 i = 0; i < r.count; i++)
+			interrupt(h, r.start + i);
+	}
+	return 0;
+}
+
+static const char capabilities[] =
+	"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":65535,"
+	"\"write_multiple\":false}}";
+
+static bool handle(struct hca *h, int sock, struct msg *m)
+{
+	struct { u64 offset; u32 region, count; u8 data[4096]; } rw;
+	struct { u16 major, minor; char json[sizeof(capabilities)]; } version = { 0, 0, "" };
+	struct { u32 argsz, flags; u64 offset, addr, size; } map;
+	struct { u32 argsz, flags; u64 addr, size; } unmap;
+	struct { u32 argsz, flags, index, cap; u64 size, offset; } region;
+	struct { u32 argsz, flags, index, count; } irq;
+	u32 info[4] = { sizeof(info), 3, REGIONS, IRQS };	/* can be reset, is PCI */
+	static const u32 sizes[REGIONS] = { [0] = BAR0_SIZE, [2] = BAR_MSIX_SIZE, [4] = BAR_DOOR_SIZE, [7] = 4096 };
+	int fd, err;
+
+#define TAKE(what, least) \
+	do { \
+		memset(&what, 0, sizeof(what)); \
+		if (m->len < (least)) \
+			return reply(sock, m, NULL, 0, EINVAL); \
+		memcpy(&what, m->body, min(m->len, sizeof(what))); \
+	} while (0)
+
+	switch (m->h.command) {
+	case VERSION:
+		memcpy(version.json, capabilities, sizeof(capabilities));
+		return reply(sock, m, &version, offsetof(typeof(version), json) + sizeof(capabilities), 0);
+	case DMA_MAP:
+		TAKE(map, sizeof(map));
+		fd = take_fd(m);
+		err = dma_map(h, map.addr, map.size, map.offset, map.flags, fd);
+		debug(h, "DMA map %#lx + %#lx, flags %u, %s: %d", map.addr, map.size, map.flags,
+		      fd < 0 ? "no file" : "file", err);
+		if (fd >= 0)
+			close(fd);
+		return reply(sock, m, NULL, 0, -err);
+	case DMA_UNMAP:
+		TAKE(unmap, sizeof(unmap));
+		debug(h, "DMA unmap %#lx + %#lx", unmap.addr, unmap.size);
+		if (unmap.flags & DMA_UNMAP_ALL)
+			dma_unmap_all(h);
+		else
+			dma_unmap(h, unmap.addr, unmap.size);
+		return reply(sock, m, &unmap, sizeof(unmap), 0);
+	case GET_INFO:
+		return reply(sock, m, info, sizeof(info), 0);
+	case GET_REGION_INFO:
+		TAKE(region, 16);
+		if (region.index >= REGIONS)
+			return reply(sock, m, NULL, 0, EINVAL);
+		region.argsz = sizeof(region);
+		region.cap = 0;
+		region.offset = 0;
+		region.size = sizes[region.index];
+		region.flags = region.size ? 3 : 0;		/* read, write */
+		return reply(sock, m, &region, sizeof(region), 0);
+	case GET_IRQ_INFO:
+		TAKE(irq, sizeof(irq));
+		irq.argsz = sizeof(irq);
+		irq.count = irq.index == IRQ_MSIX ? NVEC : 0;
+		irq.flags = irq.count ? 1 : 0;			/* eventfd */
+		return reply(sock, m, &irq, sizeof(irq), 0);
+	case SET_IRQS:
+		return reply(sock, m, NULL, 0, set_irqs(h, m));
+	case REGION_READ:
+		TAKE(rw, 16);
+		if (rw.count > sizeof(rw.data) || !region_read(h, rw.region, rw.offset, rw.data, rw.count))
+			return reply(sock, m, NULL, 0, EINVAL);
+		return reply(sock, m, &rw, 16 + rw.count, 0);
+	case REGION_WRITE:
+		TAKE(rw, 16);
+		if (rw.count > sizeof(rw.data) || rw.count > m->len - 16 ||
+		    !region_write(h, rw.region, rw.offset, rw.data, rw.count))
+			return reply(sock, m, NULL, 0, EINVAL);
+		return reply(sock, m, &rw, 16, 0);
+	case DEVICE_RESET:
+		hca_reset(h);
+		return reply(sock, m, NULL, 0, 0);
+	}
+	note(h, "vfio-user command %u is not there", m->h.command);
+	return reply(sock, m, NULL, 0, ENOTSUP);
+#undef TAKE
+}
+
+static int wait_for_client(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int sock, client;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -1;
+	strcpy(addr.sun_path, path);
+	unlink(path);
+	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || bind(sock, (struct sockaddr *)&addr, sizeof(addr)) || listen(sock, 1))
+		return -1;
+	client = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+	close(sock);
+	unlink(path);
+	return client;
+}
+
+#define TICK 5
+
+static u64 now(void)	/* ms */
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
+}
+
+int serve(struct hca *h, const char *path)
+{
+	static struct msg m;
+	int sock = wait_for_client(path);
+	u64 tick = 0;
+
+	if (sock < 0) {
+		perror(path);
+		return 2;
+	}
+	for (;;) {
+		struct pollfd p = { sock, POLLIN, 0 };
+		bool good;
+
+		if (h->ticking && now() >= tick) {
+			h->ticking = qp_tick(h);
+			tick = now() + TICK;
+		}
+		if (poll(&p, 1, h->ticking ? TICK : -1) == 0)
+			continue;
+		m.nfd = 0;
+		if (!receive(sock, &m.h, sizeof(m.h), &m) || m.h.size < sizeof(m.h) ||
+		    m.h.size - sizeof(m.h) > MAX_MSG)
+			break;
+		m.len = m.h.size - sizeof(m.h);
+		if (!receive(sock, m.body, m.len, &m))
+			break;
+		good = handle(h, sock, &m);
+		while (m.nfd)
+			close(take_fd(&m));
+		if (!good)
+			break;
+	}
+	close(sock);
+	return 0;
+}

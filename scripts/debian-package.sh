@@ -1,0 +1,103 @@
+#!/bin/bash
+# Unpack a package of another Debian suite, with all it needs, beside the machine's own.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: debian-package.sh [--only] DIR SUITE PACKAGE...
+
+Makes DIR/root of packages of a Debian suite (amd64) and of all that they depend
+on, the C library too (with --only: of no others than those named); DIR/packages
+has the versions; DIR/run PROGRAM ARGUMENT... runs a program of it by its own
+loader and libraries. apt verifies what it fetches. The machine's packages and
+apt sources are left as they are, and no root is needed.
+END
+}
+[ "${1:-}" != --help ] || {
+	usage
+	exit 0
+}
+fetch=(install --download-only)
+[ "${1:-}" != --only ] || {
+	fetch=(download)
+	shift
+}
+[ $# -ge 3 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+}
+dir=$1 suite=$2 package=$3
+shift 2
+[ ! -e "$dir" ] || die "$dir exists"
+for tool in apt-get dpkg-deb; do
+	command -v $tool >/dev/null || die "no $tool to fetch $package of Debian $suite with"
+done
+for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
+	[ ! -e "$keyring" ] || break
+done
+[ -n "$keyring" ] || die "install debian-archive-keyring: packages are verified with it"
+tmp=$(mktemp -d "$dir.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# apt works on directories of its own and believes that nothing is installed: so it fetches the libraries too. Of the
+# machine's configuration only what is said here is undone: it may have a proxy. Its hooks clean the machine's own cache.
+apt=$tmp/apt
+mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+: >"$apt/status"
+printf '%s\n' "${suite%%-*}" "$suite" | uniq | while read -r line; do
+	printf 'deb [arch=amd64 signed-by=%s] %s %s main\n' "$keyring" "$(base_field mirror)" "$line"
+done >"$apt/sources.list"
+cat >"$apt/apt.conf" <<END
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear APT::Architectures;
+APT::Architecture "amd64";
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Default-Release "$suite";
+APT::Update::Error-Mode "any";
+Acquire::Languages "none";
+Acquire::Retries "1";
+Acquire::http::Timeout "30";
+Dir::State "$apt/state";
+Dir::State::status "$apt/status";
+Dir::Cache "$apt/cache";
+Dir::Cache::archives "archives";
+Dir::Etc::SourceList "$apt/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+END
+get() {
+	(cd "$apt/cache/archives" && apt-get -c "$apt/apt.conf" -q -y "$@") >"$tmp/log" 2>&1 </dev/null || {
+		sed -n '/^E:/{p;q}' "$tmp/log" >&2
+		die "$package cannot be had from $suite of $(base_field mirror): is there a network?"
+	}
+}
+step "$package: looking for it in Debian $suite"
+get update
+step "$package: downloading it with its libraries"
+get "${fetch[@]}" "$@"
+
+step "$package: unpacking"
+mkdir "$tmp/out"
+for deb in "$apt"/cache/archives/*.deb; do
+	dpkg-deb -x "$deb" "$tmp/out/root"
+	dpkg-deb -W "$deb"
+done >"$tmp/out/packages"
+cat >"$tmp/out/run" <<'END'
+#!/bin/sh
+# By its own loader: the libraries of the machine may be older. --inhibit-cache: none of those, not even one that lacks here.
+root=$(dirname "$0")/root
+lib=$root/usr/lib/x86_64-linux-gnu
+program=$root/usr/bin/$1
+shift
+exec "$lib/ld-linux-x86-64.so.2" --inhibit-cache --library-path "$lib" "$program" "$@"
+END
+chmod 755 "$tmp/out" "$tmp/out/run"
+mv "$tmp/out" "$dir"

@@ -4,6 +4,7 @@
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
+CHECKS ?=
 SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
@@ -11,7 +12,7 @@ export KERNEL_TREE BASE_TARBALL SERIES BRANCH
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test mutants bench bench-compare soak apply tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test check check-self mutants bench bench-compare soak apply tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -19,6 +20,12 @@ all: kernel-normal ## the main job: build, boot each topology, print the table
 
 test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
+
+check: tree ## is it ready for review? CHECKS="form gcc ..." or CHECKS=fast
+	@scripts/check.sh "$(CHECKS)"
+
+check-self: tree ## do the checks reject what is bad?
+	@scripts/check.sh --self "$(CHECKS)"
 
 mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part
 	@scripts/mutants.sh $(MUTANTS)

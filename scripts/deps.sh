@@ -5,30 +5,37 @@ set -euo pipefail
 
 usage() {
 	cat <<'END'
-usage: deps.sh [--check]
+usage: deps.sh [--check] [LIST]
 
-Installs what scripts/packages lists and this machine lacks (apt-get, as root or
-with sudo). --check installs nothing and fails when something is missing.
+Installs what the file LIST, or scripts/packages, lists and this machine lacks
+(apt-get, as root or with sudo). --check installs nothing and fails when
+something is missing.
 END
 }
 check=
 case ${1:-} in
-'') ;;
---check) check=1 ;;
+--check)
+	check=1
+	shift
+	;;
 --help)
 	usage
 	exit 0
 	;;
-*)
+-*)
 	usage >&2
 	exit "$EX_USAGE"
 	;;
 esac
 
-[ "$(uname -m)" = x86_64 ] || die "the guest kernel is built natively: an x86_64 machine is needed, this is $(uname -m)"
-command -v dpkg-query >/dev/null || die "not a Debian system: install the like of these yourself: $(sed 's/[[:space:]]*#.*//; /^$/d' "$TOP/scripts/packages" | xargs)"
+list=${1:-$TOP/scripts/packages}
+[ -f "$list" ] || die "no file $list"
 
-mapfile -t packages < <(sed 's/[[:space:]]*#.*//; /^$/d' "$TOP/scripts/packages")
+[ "$(uname -m)" = x86_64 ] || die "the guest kernel is built natively: an x86_64 machine is needed, this is $(uname -m)"
+command -v dpkg-query >/dev/null || die "not a Debian system: install the like of these yourself: $(sed 's/[[:space:]]*#.*//; /^$/d' "$list" | xargs)"
+
+mapfile -t packages < <(sed 's/[[:space:]]*#.*//; /^$/d' "$list")
+[ "${#packages[@]}" -gt 0 ] || exit 0
 mapfile -t missing < <(
 	comm -23 <(printf '%s\n' "${packages[@]}" | LC_ALL=C sort) \
 		<(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | LC_ALL=C sort -u)

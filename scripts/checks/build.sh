@@ -18,6 +18,7 @@ kmake() {
 configure() {
 	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" || fail "no configuration"
 	kmake "$1" olddefconfig >"$OUT/config.log" 2>&1 || fail "no configuration: $(tail -n 1 "$OUT/config.log")"
+	cp "$work/out-$1/.config" "$OUT/config"
 }
 
 # is_set OUT SYMBOL
@@ -77,6 +78,8 @@ before_after() {
 	for when in before after; do
 		[ "$when" = before ] && commit=$FROM || commit=$TO
 		at "$commit"
+		# Without it a symbol that comes with the patches is lost on the way through what was before.
+		cp "$OUT/config" "$work/out-$out/.config"
 		objects "$out" >"$OUT/objects" 2>"$OUT/objects.log" || fail "$(cat "$OUT/objects.log")"
 		mapfile -t objects <"$OUT/objects"
 		compile "$out" "$OUT/$when.log" "$@" ||

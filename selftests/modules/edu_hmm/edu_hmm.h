@@ -166,7 +166,7 @@ extern const struct edu_backend edu_hmm_backend;
 void edu_mirrors_unmap(struct edu *edu);
 bool edu_present(struct edu_mirror *m, unsigned long idx);
 int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages);
-enum edu_hmm_shape edu_shape(struct hmm_dma_map *map);
+enum edu_hmm_shape edu_shape(struct device *dev, struct hmm_dma_map *map);
 
 /* odp.c */
 #if IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)

@@ -36,8 +36,8 @@
 
 /* How DMA addresses come about, the same for a whole range. */
 enum edu_hmm_shape {
-	EDU_HMM_DIRECT = 1,	/* computed, nothing is kept */
-	EDU_HMM_LIST,		/* one mapping a page, addresses are kept */
+	EDU_HMM_DIRECT = 1,	/* one mapping a page, which leaves nothing to undo */
+	EDU_HMM_LIST,		/* one mapping a page, each has to be undone */
 	EDU_HMM_IOVA,		/* the range is contiguous behind an IOMMU */
 };
 

@@ -244,15 +244,16 @@ int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
 
 /**
  * edu_shape - how DMA addresses come about
+ * @dev: that does the DMA
  * @map: of a range
  *
  * Return: as EDU_HMM_REGISTER says it.
  */
-enum edu_hmm_shape edu_shape(struct hmm_dma_map *map)
+enum edu_hmm_shape edu_shape(struct device *dev, struct hmm_dma_map *map)
 {
 	if (dma_use_iova(&map->state))
 		return EDU_HMM_IOVA;
-	return map->dma_list ? EDU_HMM_LIST : EDU_HMM_DIRECT;
+	return dma_need_unmap(dev) ? EDU_HMM_LIST : EDU_HMM_DIRECT;
 }
 
 static int edu_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
@@ -268,7 +269,7 @@ static int edu_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	ret = hmm_dma_map_alloc(dev, &m->map, cmd->npages, PAGE_SIZE);
 	if (ret)
 		goto free_dma;
-	cmd->shape = edu_shape(&m->map);
+	cmd->shape = edu_shape(dev, &m->map);
 	m->mapped = true;
 	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd->addr, cmd->npages << PAGE_SHIFT,
 					   &edu_notifier_ops);

@@ -232,7 +232,7 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	m->mapped = true;
 	scoped_guard(mutex, &umem->umem_mutex)
 		umem->private = m;
-	cmd->shape = edu_shape(&umem->map);
+	cmd->shape = edu_shape(&m->edu->pdev->dev, &umem->map);
 	return 0;
 
 free:

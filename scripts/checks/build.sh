@@ -21,6 +21,12 @@ configure() {
 	cp "$work/out-$1/.config" "$OUT/config"
 }
 
+# at_configured OUT COMMIT: check it out, with what configure made; a symbol that comes with a patch is lost in what is before it.
+at_configured() {
+	at "$2"
+	cp "$OUT/config" "$work/out-$1/.config"
+}
+
 # is_set OUT SYMBOL
 is_set() { grep -qE "^CONFIG_$2=[ym]\$" "$work/out-$1/.config"; }
 
@@ -77,9 +83,7 @@ before_after() {
 	shift
 	for when in before after; do
 		[ "$when" = before ] && commit=$FROM || commit=$TO
-		at "$commit"
-		# Without it a symbol that comes with the patches is lost on the way through what was before.
-		cp "$OUT/config" "$work/out-$out/.config"
+		at_configured "$out" "$commit"
 		objects "$out" >"$OUT/objects" 2>"$OUT/objects.log" || fail "$(cat "$OUT/objects.log")"
 		mapfile -t objects <"$OUT/objects"
 		compile "$out" "$OUT/$when.log" "$@" ||

@@ -63,12 +63,10 @@ mkdir -p "$dir" "$results"
 exec 8>"$dir/lock"
 flock -n 8 || die "$dir is in use by another check.sh"
 tmp=$(mktemp -d "$dir/.tmp.XXXXXX")
-job=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	trap '' INT TERM
-	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
-	[ -z "$job" ] || wait "$job" || true
+	end_attended
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -96,18 +94,6 @@ base=$(kgit "$upstream" rev-parse "${range%%..*}") head=$(kgit "$upstream" rev-p
 # A clone that shares the objects of the other sees new ones, too.
 kgit "$work" checkout -q --detach -f "$head"
 [ -z "$(kgit "$upstream" status --porcelain)" ] || step "check: build/tree has edits that are not committed: left out"
-
-# attend COMMAND...: as a process group of its own, so that an interrupt ends all of it, and at once
-attend() {
-	local rc=0
-	set -m
-	"$@" </dev/null &
-	job=$!
-	set +m
-	wait "$job" || rc=$?
-	job=
-	return "$rc"
-}
 
 # run NAME OUT FROM TO PATCHES PROJECT: the exit code of the check; its line is in $tmp/line
 run() {

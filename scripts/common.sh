@@ -112,3 +112,22 @@ series_id() {
 results_dir() {
 	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
 }
+
+# attend COMMAND...: as a process group of its own, so that an interrupt ends all of it, and at once
+attended=
+attend() {
+	local rc=0
+	set -m
+	"$@" </dev/null &
+	attended=$!
+	set +m
+	wait "$attended" || rc=$?
+	attended=
+	return "$rc"
+}
+
+# end_attended: for the trap of who attends
+end_attended() {
+	[ -z "$attended" ] || kill -- "-$attended" 2>/dev/null || true
+	[ -z "$attended" ] || wait "$attended" || true
+}

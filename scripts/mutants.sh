@@ -99,30 +99,16 @@ exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
 
 tmp=$(mktemp -d "$work/.tmp.XXXXXX")
-job=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	trap '' INT TERM
-	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
-	[ -z "$job" ] || wait "$job" || true
+	end_attended
 	[ ! -d "$tree/.git" ] || kgit "$tree" reset -q --hard
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-# attend COMMAND...: as a process group of its own, so that an interrupt ends all of it, and at once
-attend() {
-	local rc=0
-	set -m
-	"$@" </dev/null &
-	job=$!
-	set +m
-	wait "$job" || rc=$?
-	job=
-	return "$rc"
-}
 
 # The series as it is committed in build/tree. Files that stay the same keep their time, so make builds no more than it must.
 if [ ! -d "$tree/.git" ]; then

@@ -8,6 +8,8 @@
 enum {
 	RKEY = 0x00, OP = 0x04, VA = 0x08, LEN = 0x10, STATUS = 0x14,
 	FAIL = 0x18,		/* low half: opcode of a command, or of UMR; high half: that many of them from now fails */
+	SLOW = 0x1c,		/* low half: the same; high half: each of them takes that many ms */
+	SYNDROME = 0x20,	/* the firmware dies of it, until the driver starts anew; 0xff: off the bus, until it is bus master again */
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
 	DATA = 0x1000,
 };
@@ -40,7 +42,8 @@ static void start(struct hca *h, struct channel *c)
 	c->x.src = write ? local : remote;
 	c->x.dst = write ? remote : local;
 	c->status = BUSY;
-	r = xfer_run(h, &c->x);
+	c->x.why = "the device is dead";
+	r = h->syndrome ? DENIED : xfer_run(h, &c->x);
 	if (r != PAGE_FAULT)
 		finish(h, &c->x, r);
 }
@@ -53,9 +56,22 @@ bool inject(struct hca *h, u16 op)
 	return true;
 }
 
+bool hold(struct hca *h, u64 *until, u16 op)
+{
+	if (!*until && op == h->slow_op && h->slow_ms) {
+		*until = now() + h->slow_ms;
+		h->ticking = true;
+	}
+	if (*until > now())
+		return true;
+	*until = 0;
+	return false;
+}
+
 void door_reset(struct hca *h)
 {
 	h->fail_in = 0;
+	h->slow_ms = 0;
 	for (int i = 0; i < CHANNELS; i++) {
 		struct channel *c = &h->channel[i];
 
@@ -84,6 +100,7 @@ static u32 get(struct hca *h, struct channel *c, u32 at)
 	if (at >= COUNTERS && at + 4 <= COUNTERS + sizeof(h->stats)) {
 		u32 val;
 
+		h->stats.dma_regions = h->nmap;
 		memcpy(&val, (u8 *)&h->stats + (at - COUNTERS), 4);
 		return val;
 	}
@@ -114,6 +131,15 @@ static void set(struct hca *h, struct channel *c, u32 at, u32 val)
 	case FAIL:
 		h->fail_op = val;
 		h->fail_in = val >> 16;
+		break;
+	case SLOW:
+		h->slow_op = val;
+		h->slow_ms = val >> 16;
+		break;
+	case SYNDROME:
+		h->syndrome = val;
+		note(h, "%s: %#x", h->syndrome == GONE ? "off the bus" : "the firmware dies", h->syndrome);
+		door_reset(h);
 		break;
 	}
 }

@@ -138,17 +138,22 @@ class Driver:
 
     def execute(self, message, outlen=1024):
         """Status of delivery, status of the command, its output"""
-        self.token = self.token % 255 + 1
-        in_at, out_at = self.boxes(BOX, message[16:]), self.boxes(BOX + 0x40000, bytes(max(outlen - 16, 0)))
-        self.ram[CMDQ:CMDQ + 64] = (struct.pack(">BxxxIQ", 7, len(message), in_at) + message[:16].ljust(16, b"\0") + bytes(16) +
-                                    struct.pack(">QIBBBB", out_at, outlen, self.token, 0, 0, 1))
-        self.write(BAR0, 0x18, struct.pack(">I", 1))
+        out_at = self.start(message, outlen)
         slot = self.ram[CMDQ:CMDQ + 64]
         assert not slot[63] & 1, "the command did not end"
         out = slot[32:48]
         for at in range(out_at, out_at + -(-max(outlen - 16, 0) // 512) * 1024, 1024):
             out += self.ram[at:at + 512]
         return slot[63] >> 1, out[0], out[:outlen]
+
+    def start(self, message, outlen):
+        """Where the mailboxes of its output are"""
+        self.token = self.token % 255 + 1
+        in_at, out_at = self.boxes(BOX, message[16:]), self.boxes(BOX + 0x40000, bytes(max(outlen - 16, 0)))
+        self.ram[CMDQ:CMDQ + 64] = (struct.pack(">BxxxIQ", 7, len(message), in_at) + message[:16].ljust(16, b"\0") + bytes(16) +
+                                    struct.pack(">QIBBBB", out_at, outlen, self.token, 0, 0, 1))
+        self.write(BAR0, 0x18, struct.pack(">I", 1))
+        return out_at
 
     def command(self, layout, op, tail=b"", **values):
         delivery, status, out = self.execute(self.ifc.pack(layout + "_in", opcode=op, **values) + tail)
@@ -220,7 +225,7 @@ class Driver:
 def verdict(driver, code, **counters):
     rc, seen, err = driver.end()
     assert rc == code, f"exit status {rc}, not {code}: {err}"
-    for key in ("iommu_faults", "bad_commands", "violations"):
+    for key in ("iommu_faults", "bad_commands", "bad_umrs", "violations"):
         assert seen[key] == counters.get(key, 0), f"{key}: {seen[key]}: {err}"
 
 
@@ -335,11 +340,91 @@ def case_bad_command(new, random):
     verdict(d, 1, bad_commands=1)
 
 
+def case_bad_umr(new, random):
+    """Of an mkey that does not allow it"""
+    d = new()
+    keys = d.objects()
+    d.send(0x40, struct.pack(">IIBxxBI", 0x25, 0x40 << 8 | 8, 0, 8, keys[0]) + bytes(112), 0)
+    verdict(d, 1, bad_umrs=1)
+
+
+def case_slow(new, random):
+    """A command and a UMR that take a while do not end before, and end then"""
+    d = new()
+    keys = d.objects()
+    for opcode, go, done in ((0x800, lambda: d.start(d.ifc.pack("alloc_pd_in", opcode=0x800), 16), lambda: not d.ram[CMDQ + 63] & 1),
+                             (0x25, lambda: d.send(0x40, struct.pack(">IIBxxBI", 0x25, 0x40 << 8 | 8, 0, 8, keys[1]) + bytes(112), 0),
+                              lambda: struct.unpack(">I", d.ram[0x301038:0x30103c])[0] == 0x25 << 24 | 0x40)):
+        d.write(DOOR, 0x1c, struct.pack("<I", opcode | 300 << 16))
+        begin = time.monotonic()
+        go()
+        assert not done(), "done at once"
+        while not done():
+            assert time.monotonic() < begin + 10, "it does not end"
+            time.sleep(0.01)
+        assert time.monotonic() >= begin + 0.3, "too soon"
+        d.write(DOOR, 0x1c, bytes(4))
+    verdict(d, 0)
+
+
+def case_dead(new, random):
+    """Firmware that died does nothing, until the driver starts anew. What is off the bus reads as ones, until it is bus master."""
+    for syndrome in 1, 0xff:
+        d = new()
+        d.objects()
+        d.write(DOOR, 0x20, struct.pack("<I", syndrome))
+        d.start(d.ifc.pack("alloc_pd_in", opcode=0x800), 16)
+        assert d.ram[CMDQ + 63] & 1, "the command was done"
+        state, = struct.unpack(">I", d.read(BAR0, 0x14))
+        assert state >> 8 & 7 == (1 if syndrome == 1 else 7), hex(state)
+        assert d.read(BAR0, 0x23d, 1) == bytes([syndrome]), "syndrome"
+        d.write(CONFIG, 4, struct.pack("<H", 2))
+        d.write(CONFIG, 4, struct.pack("<H", 6))
+        d.write(BAR0, 0x10, struct.pack(">I", 0))
+        d.write(BAR0, 0x14, struct.pack(">I", CMDQ))
+        d.command("alloc_pd", 0x800)
+        verdict(d, 0)
+
+
 def case_no_event_queue(new, random):
     """A page fault that nobody is told of is an error"""
     d = new()
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[0x200003, 0])
     assert d.door(1, key, 0x1000, 8) == FAILED
+    verdict(d, 0)
+
+
+def slow_keys(d, memory):
+    """An mkey of single bytes, and one of so many pieces of that that it would take hours"""
+    bytewise = d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[1 << 32 | memory, 0x200000] * 4096)
+    return bytewise, d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[4096 << 32 | bytewise, 0] * 4096)
+
+
+def case_endless(new, random):
+    """A message that would take hours is refused"""
+    d = new()
+    _, slow = slow_keys(d, d.mkey(access_mode_1_0=0, length64=1))
+    assert d.door(1, slow, 0, 16 << 20) == FAILED
+    rc, _, err = d.end()
+    assert rc == 0 and "too many pieces" in err, err
+
+
+def case_turns(new, random):
+    """A queue with much to do does not keep the guest waiting, and does all of it"""
+    d = new()
+    keys = d.objects()
+    bytewise, _ = slow_keys(d, keys[0])
+    d.ram[0x200000:0x200800] = b"x" * 0x800
+    wqe = (struct.pack(">IIBxxBI", 8, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x210000, keys[0], 0) +
+           struct.pack(">IIQ", 0x800, bytewise, 0)).ljust(64, b"\0")
+    done = lambda: sum(d.ram[at + 56] == 8 for at in range(0x301000, 0x301200, 64))
+    d.send(0x40, wqe * 8, 0)
+    assert done() < 8, "one doorbell did it all"
+    for _ in range(200):
+        if done() < 8:
+            time.sleep(0.05)
+    assert done() == 8, f"{done()} of 8 WQEs"
+    assert d.ram[0x210000:0x210800] == b"x" * 0x800
     verdict(d, 0)
 
 
@@ -439,6 +524,8 @@ def case_nonsense(new, random):
 
 def main(model, tree, seed="1", seconds="10"):
     ifc = Layouts(tree + "/include/linux/mlx5/mlx5_ifc.h")
+    # Not 1, which is how the model ends when a driver is wrong.
+    os.environ["ASAN_OPTIONS"] = os.environ["UBSAN_OPTIONS"] = "exitcode=99"
     case_nonsense.seconds, case_nonsense.ifc = float(seconds), ifc
     cases = {name.removeprefix("case_"): f for name, f in globals().items() if name.startswith("case_")}
     print("KTAP version 1")

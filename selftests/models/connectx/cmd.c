@@ -25,14 +25,6 @@ enum {			/* MLX5_CMD_DELIVERY_STAT_*, which only the driver's cmd.c has */
 	DELIVERY_DESCRIPTOR = 0x10,
 };
 
-struct cmd {
-	u16 op;
-	const char *name;
-	u32 in, out;
-	cmd_fn *fn;
-	size_t table;		/* for allocate, deallocate */
-};
-
 /* All the small allocations have their number at the same place. */
 #define ID_AT(layout, field) _Static_assert(__mlx5_bit_off(layout, field) == 0x48 && __mlx5_bit_sz(layout, field) == 24, #layout)
 ID_AT(alloc_pd_out, pd);
@@ -215,13 +207,13 @@ static u8 mad_ifc(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-#define CMD2(OP, layout, fn, ...) \
-	{ MLX5_CMD_OP_##OP, #OP, MLX5_ST_SZ_BYTES(layout##_in), MLX5_ST_SZ_BYTES(layout##_out), fn, ##__VA_ARGS__ }
-#define CMD(OP, name, fn) CMD2(OP, name, fn)
+#define CMD2(OP, layout, fn, table) \
+	{ MLX5_CMD_OP_##OP, #OP, MLX5_ST_SZ_BYTES(layout##_in), MLX5_ST_SZ_BYTES(layout##_out), fn, table }
+#define CMD(OP, name, fn) CMD2(OP, name, fn, 0)
 #define ALLOC(OP, name, what) CMD2(OP, name, allocate, offsetof(struct hca, what))
 #define FREE(OP, name, what) CMD2(OP, name, deallocate, offsetof(struct hca, what))
 
-static const struct cmd commands[] = {
+const struct cmd commands[] = {
 	CMD(QUERY_HCA_CAP, query_hca_cap, query_hca_cap),
 	CMD(QUERY_ADAPTER, query_adapter, query_adapter),
 	CMD(INIT_HCA, init_hca, ok),
@@ -274,6 +266,7 @@ static const struct cmd commands[] = {
 	CMD(ATTACH_TO_MCG, attach_to_mcg, ok),
 	CMD(DETACH_FROM_MCG, detach_from_mcg, ok),
 };
+const size_t ncommands = ARRAY_SIZE(commands);
 
 static u8 run(struct hca *h, struct cmd_io *io)
 {
@@ -357,6 +350,7 @@ static u8 deliver(struct hca *h, struct mlx5_cmd_layout *lay)
 	memcpy(io.in, lay->in, min(inlen, sizeof(lay->in)));
 	err = mailboxes(h, be64_to_cpu(lay->in_ptr), (u8 *)io.in + 16, inlen > 16 ? inlen - 16 : 0, lay->token, false);
 	if (!err) {
+		record(h, "command", 0, 0, outlen, io.in, inlen);
 		status = run(h, &io);
 		if (status)
 			memset(io.out, 0, outlen);
@@ -380,12 +374,16 @@ void cmd_doorbell(struct hca *h, u32 vector)
 		struct eq *eq;
 		u8 err;
 
-		if (!(vector & 1U << i))
+		if (!(vector & 1U << i) || h->syndrome)
 			continue;
 		if (!dma_read(h, at, &lay, SLOT))
 			return;
 		if (!(lay.status_own & 1)) {
 			violation(h, "doorbell of command slot %d, which the driver still owns", i);
+			continue;
+		}
+		if (hold(h, &h->held_until[i], MLX5_GET(enable_hca_in, lay.in, opcode))) {
+			h->held |= 1U << i;
 			continue;
 		}
 		/* By the state before the command: its end is not told to an EQ that it made. */
@@ -409,4 +407,17 @@ void cmd_doorbell(struct hca *h, u32 vector)
 			event(h, MLX5_EVENT_TYPE_CMD, 0, &e, sizeof(e));
 		}
 	}
+}
+
+bool cmd_tick(struct hca *h)
+{
+	u32 due = 0;
+
+	for (int i = 0; i < 32; i++)
+		if (h->held & 1U << i && h->held_until[i] <= now())
+			due |= 1U << i;
+	h->held &= ~due;
+	if (due)
+		cmd_doorbell(h, due);
+	return h->held;
 }

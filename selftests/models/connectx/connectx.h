@@ -39,12 +39,12 @@ void *table_del(struct table *t, u32 id);
 	for (u32 i = 0; (t)->slot && i < (t)->n; i++) \
 		if (((obj) = (t)->slot[i]))
 
-/* ---- what is counted: the last three must be 0 in the end (mkeys_enabled is a level) ---- */
+/* ---- what is counted: the last four must be 0 in the end (mkeys_enabled and dma_regions are levels) ---- */
 
 #define STATS(X) \
 	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) X(memory_faults) X(resumes) X(resumes_with_error) \
 	X(stale_resumes) X(mkeys_enabled) X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(dma_maps) \
-	X(injected) X(iommu_faults) X(bad_commands) X(violations)
+	X(dma_regions) X(injected) X(iommu_faults) X(bad_commands) X(bad_umrs) X(violations)
 
 struct stats {
 #define X(name) u64 name;
@@ -56,6 +56,11 @@ void note(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 
 void debug(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The driver did what it must not do. */
 void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- record.c: seeds for the fuzzers ---- */
+
+#define RECORD_HEADER 6		/* kind, argument; value, length of the data: 16 bits each, little endian */
+void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data, size_t len);
 
 /* ---- dma.c: the memory that the device can reach ---- */
 
@@ -110,20 +115,32 @@ void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool sol
 
 /* ---- cmd.c ---- */
 
-struct cmd;
+struct cmd_io;
+typedef u8 cmd_fn(struct hca *h, struct cmd_io *io);	/* MLX5_CMD_STAT_* */
+
+struct cmd {
+	u16 op;
+	const char *name;
+	u32 in, out;		/* size of the layouts */
+	cmd_fn *fn;
+	size_t table;		/* for allocate, deallocate */
+};
+extern const struct cmd commands[];
+extern const size_t ncommands;
+
 struct cmd_io {
 	const struct cmd *cmd;
 	void *in, *out;		/* never shorter than what the command's layout needs */
 	size_t inlen, outlen;
 	u32 syndrome;
 };
-typedef u8 cmd_fn(struct hca *h, struct cmd_io *io);	/* MLX5_CMD_STAT_* */
 
 /* Allocation of an object is always answered with 24 bits in the third word; others are addressed likewise. */
 void set_id(struct cmd_io *io, u32 id);
 u32 get_id(const struct cmd_io *io);
 
 void cmd_doorbell(struct hca *h, u32 vector);
+bool cmd_tick(struct hca *h);	/* runs what was held back; true: there is more of it */
 
 cmd_fn create_eq, destroy_eq, create_cq, destroy_cq, query_cq, modify_cq;
 cmd_fn create_mkey, destroy_mkey, query_mkey, query_special_contexts;
@@ -156,6 +173,16 @@ struct xlat {
 	u64 va;
 	const char *why;	/* why denied */
 };
+
+/*
+ * A guest can ask for more than can be done in its lifetime: lists of pieces of one byte, of lists of such. Each look at a
+ * translation and each page that is copied is a step. An operation has so many, and a queue goes on later when it has
+ * taken its turn.
+ */
+#ifndef MAX_STEPS
+#define MAX_STEPS (1U << 24)
+#define TURN (1U << 18)
+#endif
 
 #define PD_ANY (~0U)
 enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd, struct xlat *x);
@@ -242,10 +269,12 @@ struct qp {
 	u16 sq_ci, rq_ci;
 	/* the send WQE in work */
 	bool busy;
+	bool more;		/* its turn was over before its work */
 	int retries;		/* left, while it waits for the responder; -1: for ever */
 	u8 wqe[1024];
 	u16 wqe_index;
 	u8 opcode;
+	u64 until;		/* held back: see hold() */
 	struct xfer x;
 	/* the receive WQE that it fills, of the peer */
 	u32 peer_qpn;
@@ -265,7 +294,8 @@ void qp_destroy(struct hca *h, struct qp *qp);
 
 bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len);
 bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len);
-void pci_init(struct hca *h);
+void hca_init(struct hca *h, bool memory_scheme);
+void hca_free(struct hca *h);
 void interrupt(struct hca *h, unsigned int vec);
 void irq_set(struct hca *h, unsigned int vec, int fd);
 void hca_reset(struct hca *h);		/* all objects go */
@@ -282,10 +312,14 @@ void door_read(struct hca *h, u64 off, void *to, u32 len);
 void door_write(struct hca *h, u64 off, const void *from, u32 len);
 void door_reset(struct hca *h);
 bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_OPCODE_UMR */
+bool hold(struct hca *h, u64 *until, u16 op);	/* is it to wait still? *until is 0 when it begins and when it may go on */
 
 /* ---- vfio_user.c ---- */
 
 int serve(struct hca *h, const char *path);
+/* One message. False: the client has gone, or says what cannot be. */
+bool serve_message(struct hca *h, int sock);
+u64 now(void);		/* ms */
 
 enum { CAP_TYPES = 64 };
 
@@ -298,6 +332,7 @@ struct dma_region {
 struct hca {
 	/* set by main() */
 	bool verbose, memory_scheme;
+	const char *record;
 	u32 notes;
 
 	struct stats stats;
@@ -315,7 +350,7 @@ struct hca {
 	u8 node_desc[64];
 
 	struct table pd, uar, xrcd, td, eq, cq, mkey, qp, srq;
-	u64 xlt_total;
+	u64 xlt_total, steps;
 	struct fault fault[MAX_FAULTS];
 	u32 fault_next;
 	u64 fault_gen;
@@ -323,6 +358,11 @@ struct hca {
 
 	struct channel channel[CHANNELS];
 	u16 fail_op, fail_in;
+	u16 slow_op, slow_ms;
+	u32 held;		/* slots of commands */
+	u64 held_until[32];
+	u8 syndrome;		/* of the firmware, which is dead; 0: it is not */
+#define GONE 0xff		/* not of the firmware: all of the device is off the bus */
 };
 
 #endif

@@ -80,6 +80,12 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 		x->failed_dst = n == 8;
 		return DENIED;
 	}
+	/* A list of pieces can lead anywhere. */
+	if ((uintptr_t)remote.ptr & 7) {
+		x->why = "atomic operation on unaligned memory";
+		x->failed_dst = false;
+		return DENIED;
+	}
 	old = __atomic_load_n((u64 *)remote.ptr, __ATOMIC_SEQ_CST);
 	do {
 		new = x->atomic == MLX5_OPCODE_ATOMIC_FA ? old + x->swap_add :
@@ -94,13 +100,21 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 
 enum result xfer_run(struct hca *h, struct xfer *x)
 {
+	u64 enough = h->steps + MAX_STEPS;
+
 	if (x->atomic)
 		return atomic_run(h, x);
 	while (x->done < x->len) {
 		u64 n = x->len - x->done;
 		struct spot from, to;
-		enum result r = locate(h, x, &x->src, x->done, &n, ACC_READ, &from);
+		enum result r;
 
+		if (h->steps > enough) {
+			x->why = "too many pieces";
+			x->failed_dst = false;
+			return DENIED;
+		}
+		r = locate(h, x, &x->src, x->done, &n, ACC_READ, &from);
 		if (r == OK)
 			r = locate(h, x, &x->dst, x->done, &n, ACC_WRITE, &to);
 		if (r != OK)
@@ -111,6 +125,7 @@ enum result xfer_run(struct hca *h, struct xfer *x)
 		if (to.bus)
 			dma_count(h, to.iova, n, true);
 		x->done += n;
+		h->steps += n >> 12;
 		x->refaults = 0;
 	}
 	return OK;

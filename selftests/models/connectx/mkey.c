@@ -75,6 +75,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 	struct mlx5_ksm *ksm;
 	u32 shift;
 
+	h->steps++;
 	/* All of the null mkey is not there. */
 	if (key == NULL_MKEY && depth)
 		return page_fault(x, key, va);
@@ -127,6 +128,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 			size = be32_to_cpu(klm->bcount);
 			if (off >= size) {
 				off -= size;
+				h->steps++;
 				continue;
 			}
 			x->len = min(x->len, size - off);
@@ -162,11 +164,35 @@ u64 mtts_into(struct hca *h, u64 iova, u64 size)
 
 /* ---- commands ---- */
 
+static u64 whole_pages(u64 size)
+{
+	return (size + 4095) & ~4095ULL;
+}
+
+/* It takes no memory before it is used, and ends where a page does that nobody can use: so no index behind it goes unseen. */
+static bool xlt_alloc(struct hca *h, struct mkey *mk)
+{
+	u64 room = whole_pages(mk->xlt_size);
+	u8 *p = mmap(NULL, room + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	if (mprotect(p, room, PROT_READ | PROT_WRITE)) {
+		munmap(p, room + 4096);
+		return false;
+	}
+	mk->xlt = p + (room - mk->xlt_size);
+	h->xlt_total += mk->xlt_size;
+	return true;
+}
+
 void mkey_free(struct hca *h, struct mkey *mk)
 {
+	u64 room = whole_pages(mk->xlt_size);
+
 	h->stats.mkeys_enabled -= !MKC(mk, free);
 	if (mk->xlt) {
-		munmap(mk->xlt, mk->xlt_size);
+		munmap(mk->xlt - (room - mk->xlt_size), room + 4096);
 		h->xlt_total -= mk->xlt_size;
 	}
 	free(mk);
@@ -214,13 +240,10 @@ u8 create_mkey(struct hca *h, struct cmd_io *io)
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
 	if (mk->xlt_size) {
-		mk->xlt = mmap(NULL, mk->xlt_size, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (mk->xlt == MAP_FAILED) {
+		if (!xlt_alloc(h, mk)) {
 			free(mk);
 			return MLX5_CMD_STAT_NO_RES_ERR;
 		}
-		h->xlt_total += mk->xlt_size;
 		memcpy(mk->xlt, (u8 *)io->in + at, given);
 	}
 	h->stats.mkeys_enabled += !MKC(mk, free);
@@ -298,7 +321,7 @@ static void merge(void *mkc, const void *seg, u64 want)
 /* Copies new translations from where the data segment says, through an mkey of the driver's. */
 static bool gather(struct hca *h, u8 *to, const struct mlx5_wqe_data_seg *seg, u64 len, u32 pd)
 {
-	u64 va = be64_to_cpu(seg->addr);
+	u64 va = be64_to_cpu(seg->addr), enough = h->steps + MAX_STEPS;
 	struct xlat x;
 
 	if (len > be32_to_cpu(seg->byte_count)) {
@@ -310,6 +333,9 @@ static bool gather(struct hca *h, u8 *to, const struct mlx5_wqe_data_seg *seg, u
 			note(h, "UMR: data segment with key %#x, address %#lx: %s", be32_to_cpu(seg->lkey), va, x.why);
 			return false;
 		} else if (!dma_read(h, x.iova, to, x.len)) {
+			return false;
+		} else if (h->steps > enough) {
+			note(h, "UMR: translations in too many pieces");
 			return false;
 		}
 	return true;

@@ -1,10 +1,13 @@
 /* Configuration space, BARs, interrupts, and the tables of objects behind them. */
 #include "connectx.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = 7 };
+
+#define BUS_MASTER 4
 
 #define UAR_FIRST 16		/* behind the initialisation segment */
 #define UAR_CQ 0x20
@@ -12,15 +15,16 @@ enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = 7 };
 #define UAR_EQ 0x48
 #define UAR_SQ 0x800
 
+static void hca_restart(struct hca *h);
+
 static void put(struct hca *h, u32 at, u32 len, u64 val)
 {
 	for (u32 i = 0; i < len; i++)
 		h->config[at + i] = val >> (8 * i);
 }
 
-void pci_init(struct hca *h)
+static void config_init(struct hca *h)
 {
-	memset(h->config, 0, sizeof(h->config));
 	put(h, 0x00, 2, 0x15b3);
 	put(h, 0x02, 2, 0x1018);	/* ConnectX-5 virtual function */
 	put(h, 0x06, 2, 0x10);		/* has capabilities */
@@ -77,9 +81,12 @@ static u32 iseg_read(struct hca *h, u32 at)
 	case offsetof(struct mlx5_init_seg, cmdq_addr_h):
 		return h->cmdq >> 32;
 	case offsetof(struct mlx5_init_seg, cmdq_addr_l_sz):
-		return (h->cmdq & 0xfffff000) | h->nic_state | 5 << 4 | 6;	/* 32 slots of 64 bytes */
+		/* 32 slots of 64 bytes; state 1: disabled */
+		return (h->cmdq & 0xfffff000) | (h->syndrome ? 1 << 8 : h->nic_state) | 5 << 4 | 6;
 	case offsetof(struct mlx5_init_seg, health.fw_ver):
 		return 16 << 24 | 35 << 16 | 1;
+	case offsetof(struct mlx5_init_seg, health.irisc_index):
+		return h->syndrome << 16;
 	case offsetof(struct mlx5_init_seg, health_counter):
 		return h->health_counter++ & 0xffffff;	/* standing still would mean that the firmware is dead */
 	}
@@ -90,6 +97,9 @@ static void iseg_write(struct hca *h, u32 at, u32 val)
 {
 	switch (at) {
 	case offsetof(struct mlx5_init_seg, cmdq_addr_h):
+		/* The driver starts anew, and so does the firmware. */
+		if (h->syndrome)
+			hca_restart(h);
 		h->cmdq = (u64)val << 32 | (u32)h->cmdq;
 		break;
 	case offsetof(struct mlx5_init_seg, cmdq_addr_l_sz):
@@ -127,11 +137,15 @@ static void uar_write(struct hca *h, u32 at, const u8 *from, u32 len)
 
 static void bar0_read(struct hca *h, u64 off, void *to, u32 len)
 {
-	memset(to, 0, len);
-	for (u32 i = 0; i + 4 <= len; i += 4) {
-		__be32 val = off + i < sizeof(struct mlx5_init_seg) ? cpu_to_be32(iseg_read(h, off + i)) : 0;
+	memset(to, h->syndrome == GONE ? 0xff : 0, len);
+	if (h->syndrome == GONE)
+		return;
+	for (u32 i = 0, n; i < len; i += n) {
+		u32 at = (off + i) & ~3U, skip = (off + i) & 3;
+		__be32 val = at < sizeof(struct mlx5_init_seg) ? cpu_to_be32(iseg_read(h, at)) : 0;
 
-		memcpy((u8 *)to + i, &val, 4);
+		n = min(len - i, 4 - skip);
+		memcpy((u8 *)to + i, (u8 *)&val + skip, n);
 	}
 }
 
@@ -139,6 +153,8 @@ static void bar0_write(struct hca *h, u64 off, const void *from, u32 len)
 {
 	__be32 val;
 
+	if (h->syndrome == GONE)
+		return;
 	if (off / 4096 >= UAR_FIRST) {
 		uar_write(h, off % 4096, from, len);
 	} else if (len == 4 && off < sizeof(struct mlx5_init_seg)) {
@@ -204,8 +220,13 @@ bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len)
 		break;
 	case REGION_CONFIG:
 		/* QEMU has the BARs and MSI-X; of the rest only the command register means something here. */
-		if (off <= 4 && off + len > 4)
-			h->config[4] = ((const u8 *)from)[4 - off];
+		if (off <= 4 && off + len > 4) {
+			u8 command = ((const u8 *)from)[4 - off];
+
+			if (h->syndrome == GONE && command & ~h->config[4] & BUS_MASTER)
+				hca_restart(h);
+			h->config[4] = command;
+		}
 		break;
 	}
 	return true;
@@ -284,11 +305,53 @@ void objects_free(struct hca *h, bool complain)
 	}
 }
 
-void hca_reset(struct hca *h)
+/* As after power on, but for what PCI has. */
+static void hca_restart(struct hca *h)
 {
 	objects_free(h, false);
 	caps_init(h);
 	h->cmdq = 0;
 	h->nic_state = 0;
+	h->held = 0;
+	memset(h->held_until, 0, sizeof(h->held_until));
+	h->syndrome = 0;
+}
+
+void hca_reset(struct hca *h)
+{
+	hca_restart(h);
 	h->config[4] = 0;
+}
+
+void hca_init(struct hca *h, bool memory_scheme)
+{
+	memset(h, 0, sizeof(*h));
+	h->memory_scheme = memory_scheme;
+	h->pd = (struct table){ .name = "PDs", .first = 1, .n = 16000 };
+	h->uar = (struct table){ .name = "UARs", .first = 16, .n = BAR0_SIZE / 4096 - 16 };
+	h->xrcd = (struct table){ .name = "XRC domains", .first = 1, .n = 1000 };
+	h->td = (struct table){ .name = "transport domains", .first = 1, .n = 1000 };
+	h->eq = (struct table){ .name = "EQs", .first = 1, .n = 100 };
+	h->cq = (struct table){ .name = "CQs", .first = 0x80, .n = 16000 };
+	h->mkey = (struct table){ .name = "mkeys", .first = 0x10, .n = 1 << 18 };
+	h->qp = (struct table){ .name = "QPs", .first = 0x40, .n = 16000 };
+	h->srq = (struct table){ .name = "SRQs", .first = 1, .n = 16000 };
+	for (int i = 0; i < NVEC; i++)
+		h->irq[i] = -1;
+	/* An interrupt may be given a pipe, too, or a socket, of which the other end has gone. */
+	signal(SIGPIPE, SIG_IGN);
+	config_init(h);
+	caps_init(h);
+}
+
+void hca_free(struct hca *h)
+{
+	objects_free(h, false);
+	for (int i = 0; i < CAP_TYPES; i++) {
+		free(h->cap_max[i]);
+		free(h->cap_cur[i]);
+	}
+	for (int i = 0; i < NVEC; i++)
+		irq_set(h, i, -1);
+	free(h->map);
 }

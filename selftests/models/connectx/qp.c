@@ -303,6 +303,7 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 	u64 room;
 
 	*x = (struct xfer){ .finish = wqe_resumed, .owner = qp };
+	qp->took_recv = false;
 	if (datagram) {
 		struct mlx5_av av;
 
@@ -399,6 +400,7 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 {
 	size_t len = (be32_to_cpu(ctrl(qp)->qpn_ds) & MLX5_WQE_CTRL_DS_MASK) * MLX5_WQE_DS_UNITS;
 	const struct send_op *op = send_op(qp->opcode);
+	bool injected;
 	u8 syndrome;
 
 	if (qp->opcode == MLX5_OPCODE_NOP) {
@@ -406,8 +408,12 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 		return true;
 	}
 	if (qp->opcode == MLX5_OPCODE_UMR) {
-		syndrome = inject(h, MLX5_OPCODE_UMR) ? MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR :
+		if (hold(h, &qp->until, MLX5_OPCODE_UMR))
+			return false;
+		injected = inject(h, MLX5_OPCODE_UMR);
+		syndrome = injected ? MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR :
 			   umr(h, be32_to_cpu(ctrl(qp)->umr_mkey), qp->wqe + 16, len - 16, QPC(qp, pd));
+		h->stats.bad_umrs += syndrome && !injected;
 		wqe_done(h, qp, syndrome, 0);
 		return true;
 	}
@@ -445,6 +451,7 @@ static bool wqe_fetch(struct hca *h, struct qp *qp, u16 index)
 		if (!qbuf_read(h, &qp->buf, qp->sq_off + ((at + done) & (size - 1)), qp->wqe + done,
 			       min(64, sizeof(qp->wqe) - done)))
 			return false;
+	record(h, "wqe", 0, qp->st, 0, qp->wqe, len);
 	qp->wqe_index = index;
 	qp->opcode = be32_to_cpu(ctrl(qp)->opmod_idx_opcode) & MLX5_WQE_CTRL_OPCODE_MASK;
 	return true;
@@ -452,12 +459,18 @@ static bool wqe_fetch(struct hca *h, struct qp *qp, u16 index)
 
 void sq_run(struct hca *h, struct qp *qp)
 {
-	while (qp->has_sq && !qp->busy && (qp->state == RTS || qp->state == ERR)) {
+	u64 enough = h->steps + TURN;
+
+	while (!h->syndrome && qp->has_sq && !qp->busy && (qp->state == RTS || qp->state == ERR)) {
 		u16 n = posted(h, qp->dbr + 4 * MLX5_SND_DBR) - qp->sq_ci;
 		u32 blocks;
 
 		if (!n)
 			return;
+		if (h->steps++ > enough) {
+			qp->more = h->ticking = true;
+			return;
+		}
 		if (n > 1U << qp->log_sq || !wqe_fetch(h, qp, qp->sq_ci)) {
 			violation(h, "QP %#x: send queue of %u blocks: %u posted, or a bad WQE", qp->qpn, 1U << qp->log_sq, n);
 			qp->sq_ci += n;
@@ -472,10 +485,11 @@ void sq_run(struct hca *h, struct qp *qp)
 		}
 		qp->busy = true;
 		qp->retries = 0;
+		qp->until = 0;
 		if (!wqe_run(h, qp)) {
 			u32 rnr = QPC(qp, rnr_retry);
 
-			qp->retries = rnr == FOR_EVER ? -1 : (int)(rnr + 1) * RETRY_TICKS;
+			qp->retries = rnr == FOR_EVER || qp->until ? -1 : (int)(rnr + 1) * RETRY_TICKS;
 			h->ticking = true;
 		}
 	}
@@ -496,10 +510,17 @@ bool qp_tick(struct hca *h)
 	bool again = false;
 	struct qp *qp;
 
+	if (h->syndrome)
+		return false;
 	table_for_each(&h->qp, i, qp) {
 		if (qp->state == ERR) {
 			rq_flush(h, qp);
 			again = true;
+		}
+		if (qp->more) {
+			qp->more = false;
+			sq_run(h, qp);
+			again |= qp->more;
 		}
 		if (!qp->busy || !qp->retries || qp->x.fault)
 			continue;

@@ -88,7 +88,7 @@ static bool receive(int sock, void *to, size_t len, struct msg *m)
 static bool reply(int sock, const struct msg *m, const void *body, u32 len, int error)
 {
 	struct header h = { m->h.id, m->h.command, sizeof(h) + len, REPLY | (error ? ERROR : 0), error };
-	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)body, len } };
+	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(body ? body : ""), len } };
 	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
 
 	if (m->h.flags & NO_REPLY)
@@ -247,7 +247,7 @@ static int wait_for_client(const char *path)
 
 #define TICK 5
 
-static u64 now(void)	/* ms */
+u64 now(void)
 {
 	struct timespec t;
 
@@ -255,9 +255,28 @@ static u64 now(void)	/* ms */
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
 }
 
-int serve(struct hca *h, const char *path)
+bool serve_message(struct hca *h, int sock)
 {
 	static struct msg m;
+	bool good;
+
+	m.nfd = 0;
+	good = receive(sock, &m.h, sizeof(m.h), &m) && m.h.size >= sizeof(m.h) && m.h.size - sizeof(m.h) <= MAX_MSG;
+	if (good) {
+		m.len = m.h.size - sizeof(m.h);
+		good = receive(sock, m.body, m.len, &m);
+	}
+	if (good) {
+		record(h, "message", 0, !!m.nfd, m.h.command, m.body, m.len);
+		good = handle(h, sock, &m);
+	}
+	while (m.nfd)
+		close(take_fd(&m));
+	return good;
+}
+
+int serve(struct hca *h, const char *path)
+{
 	int sock = wait_for_client(path);
 	u64 tick = 0;
 
@@ -267,25 +286,19 @@ int serve(struct hca *h, const char *path)
 	}
 	for (;;) {
 		struct pollfd p = { sock, POLLIN, 0 };
-		bool good;
 
 		if (h->ticking && now() >= tick) {
-			h->ticking = qp_tick(h);
+			bool commands, qps;
+
+			h->ticking = false;
+			commands = cmd_tick(h);
+			qps = qp_tick(h);
+			h->ticking |= commands || qps;
 			tick = now() + TICK;
 		}
 		if (poll(&p, 1, h->ticking ? TICK : -1) == 0)
 			continue;
-		m.nfd = 0;
-		if (!receive(sock, &m.h, sizeof(m.h), &m) || m.h.size < sizeof(m.h) ||
-		    m.h.size - sizeof(m.h) > MAX_MSG)
-			break;
-		m.len = m.h.size - sizeof(m.h);
-		if (!receive(sock, m.body, m.len, &m))
-			break;
-		good = handle(h, sock, &m);
-		while (m.nfd)
-			close(take_fd(&m));
-		if (!good)
+		if (!serve_message(h, sock))
 			break;
 	}
 	close(sock);

@@ -8,6 +8,7 @@ import argparse
 import array
 import ctypes
 import fcntl
+import json
 import mmap
 import os
 import subprocess
@@ -202,19 +203,30 @@ class Tests:
 
     def used(self, pages=range(NPAGES)):
         """The adapter has used these pages."""
-        self.show_counters()
+        seen = self.show_counters()
         if args.expect == "stay":
             pages = []
         elif args.huge:
             pages = range(NPAGES)
         self.came_back(pages)
+        if seen and not args.nouveau and not UNPATCHED:
+            p2p, fallbacks = seen["page_p2p"], seen["page_p2p_fallbacks"]
+            if args.expect == "stay":
+                equal("counted at the peer in whole turns, not reached", (p2p > 0, p2p % NPAGES, fallbacks), (True, 0, 0))
+            elif args.expect == "ram":
+                # Registration looks, too.
+                equal("counted at the peer, not reached", (p2p, fallbacks >= NPAGES + len(pages)), (0, True))
 
     def show_counters(self):
-        """mlx5 counts what it does for each memory region, rxe does not."""
-        show = subprocess.run(("rdma", "statistic", "show", "mr"), stdout=subprocess.PIPE, text=True)
-        for line in show.stdout.splitlines():
-            if "page_faults" in line:
-                print("#", line)
+        """mlx5 counts what it does for each memory region on demand, rxe does not. Those of the first are returned."""
+        first = None
+        show = subprocess.run(("rdma", "-j", "statistic", "show", "mr"), stdout=subprocess.PIPE)
+        for mr in json.loads(show.stdout or "[]"):
+            counters = {name: value for name, value in mr.items() if name.startswith("page_")}
+            if counters:
+                print("#", *(f"{name} {value}" for name, value in counters.items()))
+                first = first or counters
+        return first
 
     def rdma(self, opcode, local, remote, pages=range(NPAGES), **options):
         """Page by page: see rxe0."""

@@ -1,0 +1,28 @@
+/* What the model says. */
+#include "connectx.h"
+
+#include <stdarg.h>
+
+static void say(struct hca *h, const char *what, const char *fmt, va_list ap)
+{
+	fprintf(stderr, "connectx: %s", what);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+}
+
+#define SAY(name, when, what, count) \
+	void name(struct hca *h, const char *fmt, ...) \
+	{ \
+		va_list ap; \
+		count; \
+		if (!(when)) \
+			return; \
+		va_start(ap, fmt); \
+		say(h, what, fmt, ap); \
+		va_end(ap); \
+	}
+
+/* A hostile guest could make it print for ever. */
+SAY(note, ++h->notes < 10000, "", (void)0)
+SAY(debug, h->verbose, "", (void)0)
+SAY(violation, h->stats.violations < 1000, "VIOLATION: ", h->stats.violations++)

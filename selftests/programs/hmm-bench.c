@@ -17,6 +17,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,10 +25,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "hmm_bench_uapi.h"
 #include "test_hmm_uapi.h"
+#include "window_bench_uapi.h"
 
 #include "kselftest.h"
 
@@ -40,6 +43,8 @@
 /* What is large takes long, and nothing happens only now and then. */
 #define LARGE		(16 * PAGES)
 #define LARGE_ROUNDS	3
+/* test_hmm copies what it migrates at once, twice. */
+#define MOVE_PAGES	(16 * PAGES)
 
 static int bench, mirrors[2];
 
@@ -59,6 +64,15 @@ enum memory {
 /* Whom it belongs to. */
 enum { NOBODY, OWNER };
 
+/* How importers lose their mappings. */
+enum how {
+	MIGRATE,	/* the exporter gives up the memory */
+	MUNMAP,		/* the process does */
+	EXIT,		/* the process ends */
+	UNBIND,		/* the exporter loses its driver */
+	RELEASE,	/* the importers themselves give up the MRs */
+};
+
 struct test {
 	const char *name;
 	enum memory memory;
@@ -70,6 +84,9 @@ struct test {
 	bool moves;				/* it is in RAM then, and has to go back to where it was */
 	bool (*run)(const struct test *test);	/* instead of measure(), if that is not all */
 	unsigned long k;			/* pages of which there is no alias */
+	unsigned int importers;			/* that use the memory at once */
+	enum how how;
+	struct window_bench_cmd windows;	/* what is asked for, and what must be counted */
 };
 
 static char *map_at(unsigned long size, unsigned long align, int flags)
@@ -85,19 +102,30 @@ static char *map_at(unsigned long size, unsigned long align, int flags)
 	return p;
 }
 
+static void migrate(int mirror, unsigned long request, char *addr, unsigned long npages)
+{
+	void *copy = malloc((npages < MOVE_PAGES ? npages : MOVE_PAGES) * PAGE);
+
+	while (npages) {
+		struct hmm_dmirror_cmd cmd = {
+			.addr = (uintptr_t)addr,
+			.ptr = (uintptr_t)copy,
+			.npages = npages < MOVE_PAGES ? npages : MOVE_PAGES,
+		};
+
+		if (ioctl(mirrors[mirror], request, &cmd))
+			err(1, "HMM_DMIRROR_MIGRATE");
+		if (request == HMM_DMIRROR_MIGRATE_TO_DEV && cmd.cpages != cmd.npages)
+			errx(1, "HMM_DMIRROR_MIGRATE_TO_DEV: %llu of %llu pages", cmd.cpages, cmd.npages);
+		addr += cmd.npages * PAGE;
+		npages -= cmd.npages;
+	}
+	free(copy);
+}
+
 static void to_device(int mirror, char *addr, unsigned long npages)
 {
-	struct hmm_dmirror_cmd cmd = {
-		.addr = (uintptr_t)addr,
-		.ptr = (uintptr_t)malloc(npages * PAGE),
-		.npages = npages,
-	};
-
-	if (ioctl(mirrors[mirror], HMM_DMIRROR_MIGRATE_TO_DEV, &cmd))
-		err(1, "HMM_DMIRROR_MIGRATE_TO_DEV");
-	if (cmd.cpages != npages)
-		errx(1, "HMM_DMIRROR_MIGRATE_TO_DEV: %llu of %lu pages", cmd.cpages, npages);
-	free((void *)(uintptr_t)cmd.ptr);
+	migrate(mirror, HMM_DMIRROR_MIGRATE_TO_DEV, addr, npages);
 }
 
 static bool is_huge(enum memory memory)
@@ -143,9 +171,19 @@ static char *prepare(enum memory memory, unsigned long npages)
 		return p;
 	}
 	for (unsigned long i = 0; i < used; i += PAGE)
-		p[i] = 1;
+		*(unsigned long *)(p + i) = i + 1;
 	move(memory, p, used / PAGE);
 	return p;
+}
+
+/* Pages that do not have what prepare() has written. Those that are not in RAM come there. */
+static unsigned long lost(const char *p, unsigned long npages)
+{
+	unsigned long n = 0;
+
+	for (unsigned long i = 0; i < npages * PAGE; i += PAGE)
+		n += *(unsigned long *)(p + i) != i + 1;
+	return n;
 }
 
 static void release(char *p, unsigned long npages)
@@ -172,7 +210,7 @@ static void print_cost(const char *name, unsigned long npages, const uint64_t *c
 	printf("\n");
 }
 
-static int measure(const struct test *test, char *addr, struct hmm_bench_cmd *cmd)
+static int measure_by(const struct test *test, unsigned int importer, char *addr, struct hmm_bench_cmd *cmd)
 {
 	*cmd = (struct hmm_bench_cmd) {
 		.addr = (uintptr_t)addr,
@@ -180,8 +218,14 @@ static int measure(const struct test *test, char *addr, struct hmm_bench_cmd *cm
 		.what = test->what,
 		.flags = test->flags,
 		.owner = test->owner == OWNER ? mirrors[0] : -1,
+		.importer = importer,
 	};
 	return ioctl(bench, HMM_BENCH_MEASURE, cmd) ? -errno : 0;
+}
+
+static int measure(const struct test *test, char *addr, struct hmm_bench_cmd *cmd)
+{
+	return measure_by(test, 0, addr, cmd);
 }
 
 static bool found(const struct test *test, const struct hmm_bench_cmd *cmd)
@@ -191,6 +235,28 @@ static bool found(const struct test *test, const struct hmm_bench_cmd *cmd)
 	ksft_print_msg("found %llu pages, huge %llu, p2p %llu, owned %llu; not %lu, %lu, %lu, %lu\n",
 		       cmd->valid, cmd->huge, cmd->p2p, cmd->owned, test->valid, test->huge, test->p2p, test->owned);
 	return false;
+}
+
+/* In a round of its own, for to count takes instructions. */
+static bool count_calls(const struct test *test, char *p)
+{
+	struct test counted = *test;
+	struct hmm_bench_cmd cmd;
+	int ret;
+
+	counted.flags |= HMM_BENCH_COUNT;
+	ret = measure(&counted, p, &cmd);
+	if (ret) {
+		ksft_print_msg("counting: %s\n", strerror(-ret));
+		return false;
+	}
+	if (test->moves)
+		move(test->memory, p, is_huge(test->memory) ? PAGES : test->npages);
+	printf("# count %s dma %llu\n", test->name, cmd.mapped);
+	printf("# count %s iommu-map %llu\n", test->name, cmd.maps);
+	printf("# count %s iommu-unmap %llu\n", test->name, cmd.unmaps);
+	printf("# count %s iommu-flush %llu\n", test->name, cmd.flushes);
+	return found(test, &cmd);
 }
 
 static bool run_measure(const struct test *test)
@@ -216,6 +282,8 @@ static bool run_measure(const struct test *test)
 		if (test->moves)
 			move(test->memory, p, is_huge(test->memory) ? PAGES : test->npages);
 	}
+	if (test->what == HMM_BENCH_ODP && !count_calls(test, p))
+		return false;
 	if (p)
 		release(p, test->npages);
 	print_cost(test->name, test->npages ? test->npages : 1, cost + WARM_UP, rounds);
@@ -314,6 +382,309 @@ static bool run_partial(const struct test *test)
 	printf("# count %s looked-up %lu\n", test->name, calls);
 	printf("# count %s walks %u\n", test->name, cmd.walks);
 	release(p, test->npages);
+	return true;
+}
+
+static void held(struct hmm_bench_cmd *cmd, enum hmm_bench_what what)
+{
+	*cmd = (struct hmm_bench_cmd) { .what = what };
+	if (ioctl(bench, HMM_BENCH_MEASURE, cmd))
+		err(1, "HMM_BENCH_MEASURE");
+}
+
+/* The importers get at the memory one after the other and keep their mappings; @cost is of all. */
+static bool hold(const struct test *test, char *p, uint64_t *cost)
+{
+	struct hmm_bench_cmd cmd;
+
+	*cost = 0;
+	for (unsigned int i = 0; i < test->importers; i++) {
+		int ret = measure_by(test, i, p, &cmd);
+
+		if (ret) {
+			ksft_print_msg("importer %u: %s\n", i, strerror(-ret));
+			return false;
+		}
+		if (!found(test, &cmd))
+			return false;
+		*cost += cmd.cost;
+	}
+	return true;
+}
+
+/* B4: who comes later finds in RAM what the first one has made migrate. */
+static bool run_importers(const struct test *test)
+{
+	int mirror = test->memory == OTHER_PTE || test->memory == OTHER_PMD;
+	struct test first = *test, later = *test;
+	uint64_t cost[WARM_UP + ROUNDS], more, migrated[2] = {}, before;
+	char *p = prepare(test->memory, test->npages);
+	struct hmm_bench_cmd cmd;
+
+	first.importers = 1;
+	for (int i = 0; i < WARM_UP + ROUNDS; i++) {
+		before = stats(mirror).migrated;
+		if (!hold(&first, p, cost + i))
+			return false;
+		migrated[0] += stats(mirror).migrated - before;
+		before = stats(mirror).migrated;
+		for (later.importers = 1; later.importers < test->importers; later.importers++) {
+			int ret = measure_by(test, later.importers, p, &cmd);
+
+			if (ret) {
+				ksft_print_msg("importer %u: %s\n", later.importers, strerror(-ret));
+				return false;
+			}
+			if (!found(test, &cmd))
+				return false;
+			more = cmd.cost;
+			cost[i] += more;
+		}
+		migrated[1] += stats(mirror).migrated - before;
+		held(&cmd, HMM_BENCH_DROP);
+		if (test->moves)
+			move(test->memory, p, test->npages);
+	}
+	print_cost(test->name, test->npages, cost + WARM_UP, ROUNDS);
+	printf("# count %s migrated-first %lu\n", test->name, migrated[0] / (WARM_UP + ROUNDS));
+	printf("# count %s migrated-later %lu\n", test->name, migrated[1] / (WARM_UP + ROUNDS));
+	release(p, test->npages);
+	return true;
+}
+
+static void write_file(const char *path, const char *word)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, word, strlen(word)) < 0)
+		err(1, "%s", path);
+	close(fd);
+}
+
+/* The only exporter is mirror 0. */
+static void rebind(bool bind)
+{
+	static char bdf[32];
+	glob_t found;
+
+	if (!bdf[0]) {
+		if (glob("/sys/bus/pci/drivers/test_hmm/*/resource2", 0, NULL, &found) || found.gl_pathc != 1)
+			errx(1, "there is not one exporter");
+		sscanf(found.gl_pathv[0], "/sys/bus/pci/drivers/test_hmm/%31[^/]", bdf);
+		globfree(&found);
+	}
+	write_file(bind ? "/sys/bus/pci/drivers/test_hmm/bind" : "/sys/bus/pci/drivers/test_hmm/unbind", bdf);
+}
+
+static void open_devices(void);
+
+/* In a process of its own, that holds the memory and the mappings and ends. */
+static bool exit_child(const struct test *test, uint64_t *cost)
+{
+	uint64_t *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t ignored;
+	int status;
+	pid_t pid;
+
+	if (shared == MAP_FAILED)
+		err(1, "mmap");
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		err(1, "fork");
+	if (!pid) {
+		open_devices();
+		if (!hold(test, prepare(test->memory, test->npages), &ignored)) {
+			fflush(stdout);
+			_exit(1);
+		}
+		/* From here on. */
+		ioctl(bench, HMM_BENCH_MEASURE, &(struct hmm_bench_cmd) { .what = HMM_BENCH_HELD });
+		*shared = __builtin_ia32_rdtsc();
+		_exit(0);
+	}
+	if (waitpid(pid, &status, 0) != pid)
+		err(1, "waitpid");
+	*cost = __builtin_ia32_rdtsc() - *shared;
+	munmap(shared, PAGE);
+	return status == 0;
+}
+
+/* B6: importers lose their mappings. */
+static bool run_revoke(const struct test *test)
+{
+	unsigned long mapped = test->how == RELEASE ? 0 : test->importers * test->npages, calls = 0, wrong = 0, migrated = 0;
+	uint64_t cost[WARM_UP + ROUNDS], zap[WARM_UP + ROUNDS], ignored;
+	bool keeps = test->how == MIGRATE || test->how == UNBIND;
+	struct hmm_dmirror_p2p_stats before;
+	struct hmm_bench_cmd cmd;
+	char name[64];
+
+	for (int i = 0; i < WARM_UP + ROUNDS; i++) {
+		char *p = NULL;
+
+		if (test->how != EXIT) {
+			p = prepare(test->memory, test->npages);
+			if (!hold(test, p, &ignored))
+				return false;
+		}
+		held(&cmd, HMM_BENCH_HELD);
+		before = stats(0);
+		cost[i] = __builtin_ia32_rdtsc();
+		switch (test->how) {
+		case MIGRATE:
+			migrate(0, HMM_DMIRROR_MIGRATE_TO_SYS, p, test->npages);
+			break;
+		case MUNMAP:
+			release(p, test->npages);
+			break;
+		case UNBIND:
+			rebind(false);
+			break;
+		case EXIT:
+			if (!exit_child(test, cost + i))
+				return false;
+			break;
+		case RELEASE:
+			held(&cmd, HMM_BENCH_DROP);
+			break;
+		}
+		if (test->how != EXIT)
+			cost[i] = __builtin_ia32_rdtsc() - cost[i];
+		held(&cmd, HMM_BENCH_HELD);
+		zap[i] = cmd.unmap;
+		calls = cmd.calls;
+		if (cmd.zapped != mapped) {
+			ksft_print_msg("%llu pages were unmapped, not %lu\n", cmd.zapped, mapped);
+			return false;
+		}
+		migrated = stats(0).migrated - before.migrated;
+		if (migrated != (keeps ? test->npages : 0)) {
+			ksft_print_msg("%lu pages migrated\n", migrated);
+			return false;
+		}
+		if (stats(0).bar_live != (test->how == RELEASE && before.bar_live ? test->npages : 0)) {
+			ksft_print_msg("%llu pages of the BAR are in use\n", stats(0).bar_live);
+			return false;
+		}
+		if (test->how == UNBIND)
+			rebind(true);
+		held(&cmd, HMM_BENCH_DROP);
+		if (keeps)
+			wrong += lost(p, test->npages);
+		if (p && test->how != MUNMAP)
+			release(p, test->npages);
+	}
+	print_cost(test->name, test->npages, cost + WARM_UP, ROUNDS);
+	if (mapped) {
+		snprintf(name, sizeof(name), "%s.zap", test->name);
+		print_cost(name, test->npages, zap + WARM_UP, ROUNDS);
+	}
+	printf("# count %s calls %lu\n", test->name, calls);
+	printf("# count %s zapped %lu\n", test->name, mapped);
+	printf("# count %s migrated %lu\n", test->name, migrated);
+	printf("# count %s lost %lu\n", test->name, wrong);
+	return wrong == 0;
+}
+
+/* B5: more memory than BAR. The first time what has no alias comes to RAM, from then on nothing moves. */
+static bool run_small(const struct test *test)
+{
+	unsigned long fits = stats(0).bar_pages / 2, wrong;
+	struct test again = *test;
+	struct hmm_bench_cmd cmd;
+	uint64_t cost = 0;
+	char *p;
+	int ret;
+
+	again.p2p = fits;
+	p = prepare(test->memory, test->npages);
+	for (int i = 0; i < 2; i++) {
+		uint64_t before = stats(0).migrated, migrated;
+
+		ret = measure(&again, p, &cmd);
+		if (ret) {
+			ksft_print_msg("%s\n", strerror(-ret));
+			return false;
+		}
+		if (!found(&again, &cmd))
+			return false;
+		migrated = stats(0).migrated - before;
+		if (migrated != (i ? 0 : test->npages - fits)) {
+			ksft_print_msg("%lu pages migrated\n", migrated);
+			return false;
+		}
+		if (!i) {
+			printf("# count %s aliases %lu\n", test->name, fits);
+			printf("# count %s migrated %lu\n", test->name, migrated);
+			printf("# count %s walks %u\n", test->name, cmd.walks);
+			cost = cmd.cost;
+		}
+	}
+	wrong = lost(p, test->npages);
+	print_cost(test->name, test->npages, &cost, 1);
+	printf("# count %s errors %lu\n", test->name, wrong);
+	release(p, test->npages);
+	return wrong == 0;
+}
+
+/* B5: fewer windows of nouveau than memory */
+static bool run_windows(const struct test *test)
+{
+	static const char *const names[] = { "aliases", "refused", "recycles", "steals", "no-space", "read-backs" };
+	const struct window_bench_cmd *want = &test->windows;
+	uint64_t cost[WARM_UP + ROUNDS];
+	struct window_bench_cmd cmd;
+	int fd;
+
+	fd = open("/dev/window_bench", O_RDWR);
+	if (fd < 0)
+		err(1, "/dev/window_bench");
+	for (int i = 0; i < WARM_UP + ROUNDS; i++) {
+		cmd = *want;
+		if (ioctl(fd, WINDOW_BENCH_MEASURE, &cmd))
+			err(1, "WINDOW_BENCH_MEASURE");
+		cost[i] = cmd.cost;
+		if (cmd.errors) {
+			ksft_print_msg("%llu errors\n", cmd.errors);
+			return false;
+		}
+		if (want->what != WINDOW_BENCH_MIX &&
+		    (cmd.recycles != want->recycles || cmd.steals != want->steals || cmd.no_space != want->no_space)) {
+			ksft_print_msg("%llu recycles, %llu steals, %llu times no space; not %llu, %llu, %llu\n", cmd.recycles,
+				       cmd.steals, cmd.no_space, want->recycles, want->steals, want->no_space);
+			return false;
+		}
+	}
+	close(fd);
+	if (want->what == WINDOW_BENCH_MIX && !(cmd.recycles && cmd.steals && cmd.no_space && cmd.read_backs && cmd.aliases && cmd.refused)) {
+		ksft_print_msg("not everything that can happen did\n");
+		return false;
+	}
+	print_cost(test->name, cmd.rounds, cost + WARM_UP, ROUNDS);
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		printf("# count %s %s %llu\n", test->name, names[i], (&cmd.aliases)[i]);
+	printf("# count %s errors %llu\n", test->name, cmd.errors);
+	return true;
+}
+
+/* B7: what a folio as a whole would be */
+static bool run_link(const struct test *test)
+{
+	uint64_t cost[WARM_UP + ROUNDS], unmap[WARM_UP + ROUNDS];
+	struct hmm_bench_cmd cmd;
+	char name[64];
+
+	for (int i = 0; i < WARM_UP + ROUNDS; i++) {
+		held(&cmd, test->what);
+		cost[i] = cmd.cost;
+		unmap[i] = cmd.unmap;
+	}
+	print_cost(test->name, PAGES, cost + WARM_UP, ROUNDS);
+	snprintf(name, sizeof(name), "%s.unmap", test->name);
+	print_cost(name, PAGES, unmap + WARM_UP, ROUNDS);
+	if (test->what == HMM_BENCH_LINK_FOLIO)
+		printf("# count %s lost-by-one %llu\n", test->name, cmd.zapped);
 	return true;
 }
 
@@ -469,11 +840,78 @@ static const struct test grow[] = {
 	GROW_PMD(512), GROW_PMD(4096), GROW_PMD(32768), GROW_PMD(262144),
 };
 
-/* As much as there is in the BAR. */
+/* As much as there is in a BAR of 2 GiB. */
 static const struct test grow_alias[] = {
 	CLOCK,
-	GROW_ALIAS(1), GROW_ALIAS(8), GROW_ALIAS(64), GROW_ALIAS(512), GROW_ALIAS(2048),
-	GROW_ALIAS_PMD(512), GROW_ALIAS_PMD(2048),
+	GROW_ALIAS(1), GROW_ALIAS(8), GROW_ALIAS(64), GROW_ALIAS(512), GROW_ALIAS(4096), GROW_ALIAS(32768), GROW_ALIAS(262144),
+	GROW_ALIAS_PMD(512), GROW_ALIAS_PMD(4096), GROW_ALIAS_PMD(32768), GROW_ALIAS_PMD(262144),
+};
+
+#define IMPORTERS(_kind, _dev, _other, _n, _huge) \
+	{ "importers.alias." _kind "." #_n, _dev, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .p2p = 512, \
+	  .run = run_importers, .importers = _n }, \
+	{ "importers.fallback." _kind "." #_n, _other, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .moves = true, \
+	  .run = run_importers, .importers = _n }
+#define IMPORTERS_BOTH(_n) \
+	IMPORTERS("pte", DEV_PTE, OTHER_PTE, _n, 0), IMPORTERS("pmd", DEV_PMD, OTHER_PMD, _n, 512)
+
+/* B4: one after the other, by the alias, and where there is none. */
+static const struct test importers[] = {
+	CLOCK,
+	IMPORTERS_BOTH(1), IMPORTERS_BOTH(2), IMPORTERS_BOTH(3), IMPORTERS_BOTH(4),
+};
+
+#define REVOKE(_name, _memory, _how, _n, _huge, _p2p) \
+	{ "revoke." _name "." #_n, _memory, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .p2p = _p2p, \
+	  .run = run_revoke, .importers = _n, .how = _how }
+#define REVOKE_ALL(_name, _memory, _how, _huge, _p2p) \
+	REVOKE(_name, _memory, _how, 0, _huge, _p2p), REVOKE(_name, _memory, _how, 1, _huge, _p2p), \
+	REVOKE(_name, _memory, _how, 2, _huge, _p2p), REVOKE(_name, _memory, _how, 3, _huge, _p2p), \
+	REVOKE(_name, _memory, _how, 4, _huge, _p2p)
+
+/* B6 */
+static const struct test revocation[] = {
+	CLOCK,
+	REVOKE_ALL("migrate.alias.pte", DEV_PTE, MIGRATE, 0, 512),
+	REVOKE_ALL("migrate.alias.pmd", DEV_PMD, MIGRATE, 512, 512),
+	REVOKE_ALL("munmap.ram.pte", PTE, MUNMAP, 0, 0),
+	REVOKE_ALL("munmap.alias.pte", DEV_PTE, MUNMAP, 0, 512),
+	REVOKE_ALL("munmap.ram.pmd", PMD, MUNMAP, 512, 0),
+	REVOKE_ALL("munmap.alias.pmd", DEV_PMD, MUNMAP, 512, 512),
+	REVOKE("release.ram.pte", PTE, RELEASE, 4, 0, 0),
+	REVOKE("release.alias.pte", DEV_PTE, RELEASE, 4, 0, 512),
+	REVOKE("exit.ram.pte", PTE, EXIT, 4, 0, 0),
+	REVOKE("exit.alias.pte", DEV_PTE, EXIT, 4, 0, 512),
+	REVOKE("unbind.alias.pte", DEV_PTE, UNBIND, 4, 0, 512),
+	REVOKE("unbind.alias.pmd", DEV_PMD, UNBIND, 4, 512, 512),
+};
+
+#define WINDOWS(_name, _what, _n, ...) \
+	{ "windows." _name "." #_n, .run = run_windows, \
+	  .windows = { .what = _what, .windows = _n, .blocks = 2 * _n, .rounds = __VA_ARGS__ } }
+#define WINDOWS_ALL(_n) \
+	WINDOWS("kept", WINDOW_BENCH_KEPT, _n, _n), \
+	WINDOWS("recycle", WINDOW_BENCH_RECYCLE, _n, _n, .recycles = _n), \
+	WINDOWS("steal", WINDOW_BENCH_STEAL, _n, _n, .steals = _n), \
+	WINDOWS("none", WINDOW_BENCH_NONE, _n, _n, .no_space = _n), \
+	WINDOWS("mix", WINDOW_BENCH_MIX, _n, 8 * _n)
+
+/* B5: aperture of 16 MiB to 8 GiB, and twice the memory */
+static const struct test windows[] = {
+	CLOCK,
+	{ "small.pte.4096", DEV_PTE, 4096, HMM_BENCH_WALK, WRITE | P2P, .valid = 4096, .run = run_small },
+	WINDOWS_ALL(8), WINDOWS_ALL(64), WINDOWS_ALL(512), WINDOWS_ALL(4096),
+};
+
+/* B7: behind an IOMMU that translates */
+static const struct test maps[] = {
+	CLOCK,
+	ODP_P2P("pte.512", DEV_PTE, 512, 0),
+	ODP_P2P("pmd.512", DEV_PMD, 512, 512),
+	{ "odp.hugetlb.512", HUGETLB, 512, HMM_BENCH_ODP, WRITE | HMM_BENCH_HUGETLB, .valid = 1, .huge = 1 },
+	{ "link.page", .what = HMM_BENCH_LINK, .run = run_link },
+	{ "link.range", .what = HMM_BENCH_LINK_RANGE, .run = run_link },
+	{ "link.folio", .what = HMM_BENCH_LINK_FOLIO, .run = run_link },
 };
 
 static const struct {
@@ -489,18 +927,14 @@ static const struct {
 	{ "partial", partial, ARRAY_SIZE(partial) },
 	{ "grow", grow, ARRAY_SIZE(grow) },
 	{ "grow-alias", grow_alias, ARRAY_SIZE(grow_alias) },
+	{ "importers", importers, ARRAY_SIZE(importers) },
+	{ "windows", windows, ARRAY_SIZE(windows) },
+	{ "revoke", revocation, ARRAY_SIZE(revocation) },
+	{ "maps", maps, ARRAY_SIZE(maps) },
 };
 
-int main(int argc, char **argv)
+static void open_devices(void)
 {
-	unsigned int g, planned = 0;
-
-	for (g = 0; g < ARRAY_SIZE(groups); g++)
-		if (argc >= 2 && argc <= 3 && !strcmp(argv[1], groups[g].name))
-			break;
-	if (g == ARRAY_SIZE(groups))
-		errx(2, "usage: hmm-bench others|odp|alias|prefetch|pingpong|partial|grow|grow-alias [NAME]");
-
 	bench = open("/dev/hmm_bench", O_RDWR);
 	if (bench < 0)
 		err(1, "/dev/hmm_bench");
@@ -512,7 +946,19 @@ int main(int argc, char **argv)
 		if (mirrors[i] < 0)
 			err(1, "%s", path);
 	}
+}
 
+int main(int argc, char **argv)
+{
+	unsigned int g, planned = 0;
+
+	for (g = 0; g < ARRAY_SIZE(groups); g++)
+		if (argc >= 2 && argc <= 3 && !strcmp(argv[1], groups[g].name))
+			break;
+	if (g == ARRAY_SIZE(groups))
+		errx(2, "usage: hmm-bench others|odp|alias|prefetch|pingpong|partial|grow|grow-alias|importers|windows|revoke|maps [NAME]");
+
+	open_devices();
 	ksft_print_header();
 	for (unsigned int i = 0; i < groups[g].n; i++)
 		planned += argc == 2 || !strcmp(argv[2], groups[g].tests[i].name);

@@ -20,9 +20,6 @@ branch=${BRANCH:-hmm-p2p}
 [ -n "$dir" ] || die "say where: make apply KERNEL_TREE=dir"
 check_tree "$dir"
 dir=$(cd "$dir" && pwd)
-for f in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
-	[ ! -e "$(cd "$dir" && git rev-parse --git-path "$f")" ] || die "$dir: in the middle of a rebase, am or merge: finish it first"
-done
 git check-ref-format --branch "$branch" >/dev/null 2>&1 || die "BRANCH=$branch: not a name for a branch"
 ! git -C "$dir" rev-parse -q --verify "refs/heads/$branch" >/dev/null ||
 	die "$dir: has a branch $branch already: remove it (git branch -D $branch) or choose another with BRANCH="
@@ -34,7 +31,7 @@ while IFS= read -r p; do
 	[ -z "${SERIES:-}" ] || [ "${p%%/*}" = "$SERIES" ] || continue
 	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
 	patches+=("$PATCHES/$p")
-done < <(sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series")
+done < <(series_patches)
 [ "${#patches[@]}" -gt 0 ] || die "SERIES=${SERIES:-}: no such series; there are: $(cut -d / -f 1 "$PATCHES/series" | uniq | xargs)"
 
 log=$(mktemp)
@@ -58,7 +55,7 @@ trap 'exit 143' TERM
 git -C "$dir" checkout -q -b "$branch"
 step "applying ${#patches[@]} patches on branch $branch of $dir"
 git -C "$dir" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$log" 2>&1 </dev/null || {
-	n=$(cat "$(cd "$dir" && git rev-parse --git-path rebase-apply/next)" 2>/dev/null || echo 1)
+	n=$(cat "$(git -C "$dir" rev-parse --path-format=absolute --git-path rebase-apply/next)" 2>/dev/null || echo 1)
 	grep -v '^hint:' "$log" >&2 || true
 	p=${patches[n - 1]}
 	die -c "$EX_APPLY" "${p#"$PATCHES/"} does not apply to $dir, which is as it was before"

@@ -58,20 +58,14 @@ upstream=${TREE:-$BUILD/tree}
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
 dir=$BUILD/check
 work=$dir/tree
+# What mbox.sh goes by: verdict, patches, tree.
+verdicts=$dir/verdicts
 results=$TOP/results/check
-mkdir -p "$dir" "$results"
+mkdir -p "$dir" "$results" "$verdicts"
+unset SIGNER
 exec 8>"$dir/lock"
 flock -n 8 || die "$dir is in use by another check.sh"
-tmp=$(mktemp -d "$dir/.tmp.XXXXXX")
-# shellcheck disable=SC2317 # called by the trap
-cleanup() {
-	trap '' INT TERM
-	end_attended
-	rm -rf "$tmp"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+scratch "$dir"
 
 # Only what these checks need.
 grep -E "# .*\b($(
@@ -175,6 +169,7 @@ for name in "${names[@]}"; do
 		n=$((n + 1))
 		rejects "$name" "$bad" || {
 			rc=$?
+			rm -f "$verdicts/$name"
 			break
 		}
 	done
@@ -182,6 +177,8 @@ for name in "${names[@]}"; do
 		echo "$n bad inputs rejected" >"$tmp/line"
 	elif [ "$rc" -eq 0 ]; then
 		run "$name" "$results/$name" "$base" "$head" "$PATCHES" "$TOP" || rc=$?
+		[ -n "${RANGE:-}" ] ||
+			printf '%s %s %s\n' "$rc" "$(patches_id)" "$(kgit "$upstream" rev-parse "$head^{tree}")" >"$verdicts/$name"
 	fi
 	case $rc in
 	0)

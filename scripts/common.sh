@@ -37,6 +37,20 @@ no_arguments() {
 	esac
 }
 
+# needs_argument "$@": for a script that cannot do without one, and takes no option but --help.
+needs_argument() {
+	case ${1:-} in
+	--help)
+		usage
+		exit 0
+		;;
+	'' | -*)
+		usage >&2
+		exit "$EX_USAGE"
+		;;
+	esac
+}
+
 # step MESSAGE: progress, with the time since the command began.
 step() {
 	: "${STARTED:=$(date +%s)}"
@@ -46,6 +60,11 @@ step() {
 }
 
 PATCHES=${PATCHES:-$TOP/patches}
+
+# series_patches: the paths that patches/series lists.
+series_patches() {
+	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
+}
 
 # base_field KEY: a line of patches/BASE.
 base_field() {
@@ -75,7 +94,19 @@ tree_version() {
 # shellcheck disable=SC2034
 make_tools=(CC='ccache gcc' HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
-# check_tree DIR: a clean git tree of the base's version, or a later one of the same cycle; else one line and exit.
+# version_does VERSION: is it the base's, or a later one of the same cycle? 7.3-rc7: also -rc8, the release and its stable
+# updates, not -rc6
+version_does() {
+	local base
+	base=$(base_field version)
+	case $1 in
+	"${base%-rc*}"-rc*) [ "${1##*-rc}" -ge "${base##*-rc}" ] 2>/dev/null ;;
+	"${base%-rc*}" | "${base%-rc*}".*) ;;
+	*) false ;;
+	esac
+}
+
+# check_tree DIR: a clean git tree, in the middle of nothing, of the base's version, or a later one of the same cycle; else one line and exit.
 check_tree() {
 	local top version base
 	base=$(base_field version)
@@ -83,14 +114,17 @@ check_tree() {
 	top=$(git -C "$1" rev-parse --show-toplevel 2>/dev/null) || die "$1: not a git tree (or not yours: git config safe.directory)"
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
-	# 7.3-rc7: also -rc8, the release and its stable updates, not -rc6
-	case $version in
-	"${base%-rc*}"-rc*) [ "${version##*-rc}" -ge "${base##*-rc}" ] 2>/dev/null ;;
-	"${base%-rc*}" | "${base%-rc*}".*) ;;
-	*) false ;;
-	esac || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
+	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
 	[ -z "$(git -C "$1" status --porcelain --untracked-files=no)" ] ||
 		die "$1: has changes that are not committed: commit or stash them first"
+	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
+		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] || die "$1: in the middle of a rebase, am or merge: finish it first"
+	done
+}
+
+# patches_id: of all patches in order, as KCIDB makes a patchset_hash
+patches_id() {
+	series_patches | (cd "$PATCHES" && xargs sha256sum) | cut -c -64 | sha256sum | cut -c -64
 }
 
 # need_space DIR GIB
@@ -130,4 +164,28 @@ attend() {
 end_attended() {
 	[ -z "$attended" ] || kill -- "-$attended" 2>/dev/null || true
 	[ -z "$attended" ] || wait "$attended" || true
+}
+
+# scratch DIR: tmp, a folder there that goes at the end, and then what is attended ends, too
+scratch() {
+	tmp=$(mktemp -d "$1/.${0##*/}.XXXXXX")
+	trap end_scratch EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+
+# end_scratch: for a trap that does more than that of scratch
+end_scratch() {
+	trap '' INT TERM
+	end_attended
+	rm -rf "$tmp"
+}
+
+# end_jobs: for the trap of who has jobs in the background, each a process group of its own (set -m)
+end_jobs() {
+	local pid
+	for pid in $(jobs -p); do
+		kill -- "-$pid" 2>/dev/null || true
+	done
+	wait
 }

@@ -16,16 +16,7 @@ changes: 60 MB to fetch, 125 MB of disk. The file .packages beside it has the
 versions. Of the documentation only tests are kept; no manual, no locale.
 END
 }
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
-'' | -*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+needs_argument "$@"
 [ $# -eq 1 ] || {
 	usage >&2
 	exit "$EX_USAGE"

@@ -106,7 +106,7 @@ programs() {
 		mkdir -p "$out/programs"
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
-				-I"$TOP/selftests/modules/hmm_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
+				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi
@@ -178,6 +178,7 @@ both=$out/debian-$1-$id-$(basename "$debian")
 if [ ! -f "$both" ]; then
 	cat "$out/$id.cpio" "$debian" >"$tmp/both"
 	mv "$tmp/both" "$both"
-	find "$out" -name "debian-$1-*.cpio" ! -samefile "$both" -delete
+	# By name: another run may put the same there meanwhile, which is another file.
+	find "$out" -maxdepth 1 -name "debian-$1-*.cpio" ! -name "${both##*/}" -delete
 fi
 echo "$both"

@@ -98,17 +98,13 @@ mkdir -p "$work" "$results"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
 
-tmp=$(mktemp -d "$work/.tmp.XXXXXX")
+scratch "$work"
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
-	trap '' INT TERM
-	end_attended
+	end_scratch
 	[ ! -d "$tree/.git" ] || kgit "$tree" reset -q --hard
-	rm -rf "$tmp"
 }
 trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 # The series as it is committed in build/tree. Files that stay the same keep their time, so make builds no more than it must.
 if [ ! -d "$tree/.git" ]; then
@@ -142,7 +138,8 @@ build() { # KERNEL...
 # run_tests DIR SUITE KERNEL TOPOLOGY ARGUMENT...
 run_tests() {
 	local rc=0
-	attend env BUILD="$work" BOOT_TIMEOUT=30 TEST_TIMEOUT="${TEST_TIMEOUT:-120}" SILENCE_TIMEOUT=30 \
+	attend env BUILD="$work" BOOT_TIMEOUT="${BOOT_TIMEOUT:-30}" TEST_TIMEOUT="${TEST_TIMEOUT:-120}" \
+		SILENCE_TIMEOUT="${SILENCE_TIMEOUT:-30}" \
 		"$TOP/scripts/vm.sh" run -q -o "$1" "$3" "$4" "/suites/$2/run" "${@:5}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
 	[ -f "$1/results.json" ] || {
 		cat "$tmp/run.log" >&2
@@ -161,6 +158,10 @@ folder = pathlib.Path(sys.argv[1])
 result = json.loads((folder / "results.json").read_text())
 names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"[\w-]+\.", t["name"])]
 names += [s["test"] for s in result["splats"]]
+if result["splats"]:
+    # KUnit says what has run, not what runs: the trace does.
+    names += [".".join(function[::-1]) for function in
+              re.findall(r"\] +(?:\? )?(\w+)\+0x\S+ \[(\w+)_kunit\]", (folder / "console.log").read_text(errors="replace"))]
 if result["exit"] in (6, 7, 124, 255):
     last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
     names += [name for what, name in last if what == "RUN"]

@@ -8,11 +8,6 @@
 tree=$BUILD/tree
 record=$tree/.git/series
 
-# series_patches: the paths that patches/series lists.
-series_patches() {
-	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
-}
-
 # tree_work: what build/tree has that the record has not, in words; nothing when it has nothing.
 tree_work() {
 	local d commits edits

@@ -13,16 +13,7 @@ little. It is $SPARSE or the machine's own if that will do, else that of Debian
 sid in the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 3 MB to fetch).
 END
 }
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
-'' | -*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+needs_argument "$@"
 valid=$1/scripts/checker-valid.sh
 [ -x "$valid" ] || [ -f "$valid" ] || die "no $valid"
 

@@ -14,7 +14,8 @@ if not given). Results: results/latest. Limits: see vm.sh --help.
 A suite is a folder with
   runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
   run   with these arguments, which prints KTAP
-  soak  like runs, instead of it and of host with LIST=soak: what takes too long
+  soak  like runs, instead of it and of host with LIST=soak: what takes too long;
+        a line "host ARGUMENTS" runs the program host
   host  a program that prints KTAP on the host
   may-skip, same  see those of the suite hmm
   icount  first arguments of the runs that get virtual time, one a line
@@ -61,6 +62,10 @@ for dir in "$suites"/*/; do
 	wanted "$suite" "$suites_wanted" || continue
 	[ "$list" != runs ] || [ ! -x "$dir/host" ] || todo+=("$suite host")
 	while read -r kernel topology args; do
+		if [ "$kernel" = host ]; then
+			todo+=("$suite host $topology $args")
+			continue
+		fi
 		wanted "$kernel" "${KERNELS:-}" || continue
 		wanted "$topology" "$topologies_wanted" || continue
 		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
@@ -87,11 +92,7 @@ set -m
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	trap '' INT TERM
-	local pid
-	for pid in $(jobs -p); do
-		kill -- "-$pid" 2>/dev/null || true
-	done
-	wait
+	end_jobs
 	rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -119,7 +120,7 @@ judge_host() {
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	local suite=$1 dir
 	if [ "$2" = host ]; then
-		judge_host "$summary/$suite" "$suite" "$suites/$suite/host"
+		judge_host "$summary/$suite" "$suite" "$suites/$suite/host" "${@:3}"
 		return
 	fi
 	dir=$(results_dir "$2" "$3" "$suite" "${*:4}")

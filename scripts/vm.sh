@@ -42,12 +42,12 @@ topology() {
 	local key value exporters=0 importers=0 backing=ram
 	# What another process can reach is a file.
 	[ -z "$importer" ] || backing=memfd
-	description='' cpu='' memory='' append='' verdict='' data='' shape=direct dma_bits=64 masked=no qemu_least=0
+	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no qemu_least=0
 	qemu_devices=()
 	while IFS='=' read -r key value || [ -n "$key" ]; do
 		case $key in
 		'' | '#'*) ;;
-		description | cpu | memory | verdict | data | shape | dma_bits | masked) printf -v "$key" %s "$value" ;;
+		description | cpu | memory | verdict | data | shape | bar | dma_bits | masked) printf -v "$key" %s "$value" ;;
 		qemu) qemu_least=$value ;;
 		append) append+=" $value" ;;
 		device)
@@ -56,7 +56,7 @@ topology() {
 			qemu_devices+=(-device "$value")
 			;;
 		exporter)
-			qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=16M,share=on")
+			qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=$bar,share=on")
 			qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
 			exporters=$((exporters + 1))
 			;;
@@ -80,6 +80,7 @@ topology() {
 	must_be "$1" verdict "$verdict" '((bus|bridge|none)( |$))*'
 	must_be "$1" data "$data" 'yes|no: .+'
 	must_be "$1" shape "$shape" 'direct|iova'
+	must_be "$1" bar "$bar" '[0-9]+[MG]'
 	must_be "$1" dma_bits "$dma_bits" '[0-9]+'
 	must_be "$1" masked "$masked" 'yes|no'
 	must_be "$1" qemu "$qemu_least" '[0-9]+'

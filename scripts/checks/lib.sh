@@ -4,6 +4,8 @@
 #   PATCHES   the same as patches, with `series`
 #   OUT       a folder for details
 #   ONLY      files of this project to look at, all if empty
+# and scripts/mbox.sh, which has them look at some of the patches as they are mailed:
+#   SIGNER    who has signed them
 # A check prints one line; exit 0 passed, 250 passed with a warning, else failed.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -36,7 +38,7 @@ fail() {
 rows() { sed 's/^#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }
 
 # patches: what the file series lists, below $PATCHES
-patches() { sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"; }
+patches() { series_patches; }
 
 # subject FILE: of a mail, unfolded, without [PATCH ...]
 subject() {
@@ -104,7 +106,7 @@ justified() {
 
 # not_needed FILE: the rows that justified() has had no use for
 not_needed() {
-	[ -f "$1" ] || return 0
+	[ -f "$1" ] && [ -z "${SIGNER:-}" ] || return 0
 	touch "$OUT/used"
 	rows "$1" | grep -vxFf "$OUT/used" || true
 }

@@ -8,11 +8,11 @@ CHECKS ?=
 SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
-export KERNEL_TREE BASE_TARBALL SERIES BRANCH
+export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test check check-self mutants bench bench-compare soak apply tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test check check-self mutants bench bench-compare soak apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-normal ## the main job: build, boot each topology, print the table
@@ -44,6 +44,12 @@ boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
 
 apply: ## the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
 	@scripts/apply.sh
+
+mbox: ## the mails to submit the series with, nothing is sent: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
+	@scripts/mbox.sh
+
+refresh: base ## try the series on another base: BASE=7.3@trixie-backports, a tarball, or dir@commit
+	@scripts/refresh.sh "$(BASE)"
 
 tree: base ## build/tree: the base with the series, one commit per patch
 	@scripts/tree.sh

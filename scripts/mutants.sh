@@ -12,6 +12,7 @@ which test killed it. A mutant is a diff against build/tree, or against this
 repository if it breaks a driver of selftests/modules; above it stand a line that
 says what is broken, and
   Patch: SERIES SUBJECT              the patch whose line it breaks, or
+  Base: FILE                         where, if the patches leave the line alone, or
   Module: NAME                       the driver
   Suite: SUITE                       whose tests must notice (hmm)
   Run: KERNEL TOPOLOGY ARGUMENTS     where to look, as in the suite's runs; may
@@ -72,6 +73,8 @@ for name in "${names[@]}"; do
 	[ -f "$f" ] || die "no mutant $name; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
 	if [ -n "$(header "$name" Module)" ]; then
 		[ -d "$TOP/selftests/modules/$(header "$name" Module)" ] || die "$f: no such driver: $(header "$name" Module)"
+	elif [ -n "$(header "$name" Base)" ]; then
+		[ -f "$upstream/$(header "$name" Base)" ] || die "$f: no such file in build/tree: $(header "$name" Base)"
 	else
 		grep -qxF "$(header "$name" Patch)" <<<"$subjects" ||
 			die "$f: no such patch in build/tree: $(header "$name" Patch)"

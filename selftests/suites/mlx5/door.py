@@ -1,10 +1,12 @@
 """door.py DEVICE [TEST...]: what a remote peer would do to a memory region, asked of the model by its back door. Prints KTAP."""
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
 import random
+import select
 import struct
 import subprocess
 import sys
@@ -39,6 +41,9 @@ NAMES = ("commands events interrupts completions umr_wqes page_faults memory_fau
          "bytes_written peer_bytes_read peer_bytes_written dma_maps dma_regions injected iommu_faults bad_commands bad_umrs violations").split()
 # MLX5_OPCODE_UMR
 UMR = 0x25
+# x86_64; linux/userfaultfd.h
+SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
+UFFD_API, MISSING = 0xaa, 1
 
 
 class Door:
@@ -547,6 +552,36 @@ class Tests:
         self.door.slow(UMR, 0)
         assert ctypes.string_at(a + PAGE, 64) == b"y" * 64
         libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
+        mr.close()
+
+    def test_neighbour_gone(self):
+        """A page goes while the driver waits for another one of the same fault, and then one beside it is mapped"""
+        n, gone, beside, slow = 13, 3, 4, 12
+        m, a = self.memory(n)
+        mr = self.odp(a, n * PAGE)
+        old, new = os.urandom(slow * PAGE), os.urandom(PAGE)
+        m[:slow * PAGE] = old
+        uffd = ctypes.CDLL(None).syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+        fcntl.ioctl(uffd, UFFDIO_API, struct.pack("QQQ", UFFD_API, 0, 0))
+        fcntl.ioctl(uffd, UFFDIO_REGISTER, struct.pack("QQQQ", a + slow * PAGE, PAGE, MISSING, 0))
+        self.door.go(READ, mr.rkey, a, n * PAGE)
+        assert select.select([uffd], [], [], 30)[0], "no fault of the page that is not there"
+
+        m.madvise(mmap.MADV_DONTNEED, gone * PAGE, PAGE)
+        # These take the page that went.
+        others = [mmap.mmap(-1, 64 * PAGE) for _ in range(2)]
+        for other in others:
+            other[:] = b"o" * len(other)
+        m[gone * PAGE:(gone + 1) * PAGE] = new
+        second = Door(sys.argv[1], 1)
+        try:
+            assert second.read(mr.rkey, a + beside * PAGE, PAGE) == old[beside * PAGE:(beside + 1) * PAGE]
+            assert second.read(mr.rkey, a + gone * PAGE, PAGE) == new, "the device has a page that is gone"
+        finally:
+            fcntl.ioctl(uffd, UFFDIO_ZEROPAGE, struct.pack("QQQq", a + slow * PAGE, PAGE, 0, 0))
+            os.close(uffd)
+            self.door.wait()
+        assert self.door.read(mr.rkey, a, n * PAGE) == m[:]
         mr.close()
 
     def die(self):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Data really move: the DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes the memory of this process,
- * wherever it is, and both sides are compared.
- * EDU_DEVICE=edu_odp: the same through the RDMA core's on-demand paging.
+ * Data really move: the DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes
+ * the memory of this process, wherever it is, and both sides are compared. EDU_DEVICE=edu_odp: the
+ * same through the RDMA core's on-demand paging.
  */
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
@@ -16,7 +16,10 @@ static int edu_wait(int fd)
 	return call(fd, EDU_HMM_WAIT, NULL);
 }
 
-/* Every alias, or every page in system memory, as the topology demands, at the address that it ought to have. */
+/*
+ * Every alias, or every page in system memory, as the topology demands, at the address that it
+ * ought to have.
+ */
 TEST_F_TIMEOUT(dma, mapping, 300)
 {
 	uint64_t first = 0;
@@ -110,7 +113,9 @@ TEST_F_TIMEOUT(dma, write_read, 600)
 	}
 }
 
-/* Odd addresses and lengths, over pages that are in turn in RAM and in the memory of each exporter. */
+/*
+ * Odd addresses and lengths, over pages that are in turn in RAM and in the memory of each exporter.
+ */
 TEST_F_TIMEOUT(dma, unaligned, 600)
 {
 	const size_t skip = 1000, len = 5 * PAGE + 77;
@@ -122,7 +127,9 @@ TEST_F_TIMEOUT(dma, unaligned, 600)
 		int e = i % (self->nexp + 1);
 
 		if (e < self->nexp)
-			ASSERT_EQ(mirror(self->exp[e], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE, self->buf, 1), 1);
+			ASSERT_EQ(mirror(self->exp[e], HMM_DMIRROR_MIGRATE_TO_DEV,
+					 self->mem + i * PAGE, self->buf, 1),
+				  1);
 	}
 	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
 	ASSERT_EQ(dma(self->imp[0], self->mem + skip, self->buf, len, 0), 0);
@@ -142,7 +149,10 @@ TEST_F_TIMEOUT(dma, unaligned, 600)
 	EXPECT_TRUE(filled(self->mem + skip + len, skip + len, NPAGES * PAGE - skip - len, 1));
 }
 
-/* One range over the memory of two exporters and RAM: each page the way it can be reached, in one walk. */
+/*
+ * One range over the memory of two exporters and RAM: each page the way it can be reached, in one
+ * walk.
+ */
 TEST_F_TIMEOUT(dma, two_exporters, 600)
 {
 	struct hmm_dmirror_p2p_stats before[EXPORTERS];
@@ -170,13 +180,18 @@ TEST_F_TIMEOUT(dma, two_exporters, 600)
 		EXPECT_EQ(self->pages[2 * (NPAGES / 3) + i].how, EDU_HMM_RAM);
 	}
 	for (int e = 0; e < 2; e++)
-		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before[e].migrated, reachable(self->how[e]) ? 0 : NPAGES / 3);
+		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before[e].migrated,
+			  reachable(self->how[e]) ? 0 : NPAGES / 3);
 
 	for (int i = 0; i < 3; i++) {
-		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE, EDU_HMM_NO_FAULT), 0);
+		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE,
+			      EDU_HMM_NO_FAULT),
+			  0);
 		EXPECT_TRUE(filled(self->buf, 0, PAGE, i + 1));
 		fill(self->buf, PAGE, i + 11);
-		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+		ASSERT_EQ(dma(self->imp[0], self->mem + i * third, self->buf, PAGE,
+			      EDU_HMM_WRITE | EDU_HMM_NO_FAULT),
+			  0);
 	}
 	for (int i = 0; i < 3; i++) {
 		EXPECT_TRUE(filled(self->mem + i * third, 0, PAGE, i + 11));
@@ -212,14 +227,19 @@ TEST_F_TIMEOUT(dma, local, 600)
 	for (int i = 0; i < 3; i++)
 		EXPECT_TRUE(filled(self->buf + i * len, 0, len, i));
 	fill(self->buf, 3 * len, 9);
-	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 3 * len, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 3 * len,
+		      EDU_HMM_WRITE | EDU_HMM_NO_FAULT),
+		  0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_LOCAL);
 	/* The CPU takes back what is in either memory. */
 	EXPECT_TRUE(filled(self->mem, 0, 3 * len, 9));
 	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_NONE);
 }
 
-/* A huge page in the memory of the exporter: one after the other, and the bytes at either end and in the middle. */
+/*
+ * A huge page in the memory of the exporter: one after the other, and the bytes at either end and
+ * in the middle.
+ */
 TEST_F_TIMEOUT(dma, huge, 600)
 {
 	static const unsigned int at[] = { 0, 1, 255, 256, 511 };
@@ -234,7 +254,10 @@ TEST_F_TIMEOUT(dma, huge, 600)
 	ASSERT_TRUE(export_pages(self->exp[0], mem, 512, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_GT(reg(self->imp[0], mem, 512), 0);
-	/* Beginning in the middle, which the walk must not take for the start. One call: it is a huge page indeed. */
+	/*
+	 * Beginning in the middle, which the walk must not take for the start. One call: it is a
+	 * huge page indeed.
+	 */
 	ASSERT_EQ(fault(self, self->imp[0], mem + 100 * PAGE, 32, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).op_calls - before.op_calls, 1);
 	ASSERT_EQ(state(self, self->imp[0], mem + 100 * PAGE, 1), 0);
@@ -247,10 +270,13 @@ TEST_F_TIMEOUT(dma, huge, 600)
 			EXPECT_EQ(self->pages[i].phys, first + i * PAGE);
 	}
 	for (unsigned int i = 0; i < sizeof(at) / sizeof(*at); i++) {
-		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE, EDU_HMM_NO_FAULT), 0);
+		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE, EDU_HMM_NO_FAULT),
+			  0);
 		EXPECT_TRUE(filled(self->buf, at[i] * PAGE, PAGE, 1));
 		fill(self->buf, PAGE, i + 2);
-		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), 0);
+		ASSERT_EQ(dma(self->imp[0], mem + at[i] * PAGE, self->buf, PAGE,
+			      EDU_HMM_WRITE | EDU_HMM_NO_FAULT),
+			  0);
 	}
 	if (reachable(self->how[0]))
 		EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
@@ -272,7 +298,8 @@ TEST_F_TIMEOUT(dma, read_then_write, 300)
 	EXPECT_TRUE(filled(self->buf, 0, 64, 1));
 	EXPECT_EQ(self->how[0], how(self, self->imp[0], self->mem));
 	EXPECT_EQ(self->pages[0].write, 0);
-	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE | EDU_HMM_NO_FAULT), -ENOENT);
+	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE | EDU_HMM_NO_FAULT),
+		  -ENOENT);
 	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, EDU_HMM_WRITE), -EPERM);
 
 	ASSERT_EQ(mprotect(self->mem, 2 * PAGE, PROT_READ | PROT_WRITE), 0);
@@ -339,8 +366,8 @@ static bool share_mem(FIXTURE_DATA(dma) *self)
 }
 
 /*
- * Let the device write 2048 bytes of seed 2 to the first page, which has seed 1, or read as many. Return: 0, or the line that
- * failed.
+ * Let the device write 2048 bytes of seed 2 to the first page, which has seed 1, or read as many.
+ * Return: 0, or the line that failed.
  */
 static int take_off(FIXTURE_DATA(dma) *self, bool alias, unsigned int flags, struct flight *f)
 {
@@ -362,8 +389,8 @@ static int take_off(FIXTURE_DATA(dma) *self, bool alias, unsigned int flags, str
 }
 
 /* The process that began goes away, and the device with it. */
-static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias, enum act act,
-			    struct flight *f)
+static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * self, bool alias,
+			    enum act act, struct flight *f)
 {
 	pid_t pid = spawn();
 
@@ -385,7 +412,8 @@ static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma)
 	ASSERT_EQ(f->error, 0);
 }
 
-static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias, enum act act)
+static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * self, bool alias,
+		      enum act act)
 {
 	struct edu_hmm_stats stats;
 	struct flight *f;
@@ -413,7 +441,9 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 		EXPECT_TRUE(filled(self->mem, 0, 1, 2));
 		break;
 	case TO_DEVICE:
-		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf + PAGE, 1), 1);
+		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem,
+				 self->buf + PAGE, 1),
+			  1);
 		/* What it copied is what it read from its memory. */
 		EXPECT_TRUE(filled(self->buf + PAGE, 0, 2048, 2));
 		break;
@@ -427,7 +457,10 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 
 			if (read(go[0], &byte, 1) != 1 || !early)
 				_exit(1);
-			_exit(filled(self->mem, 0, 2048, 2) && filled(self->mem + 2048, 2048, 2048, 1) ? 0 : 2);
+			_exit(filled(self->mem, 0, 2048, 2) &&
+					      filled(self->mem + 2048, 2048, 2048, 1) ?
+				      0 :
+				      2);
 		}
 		break;
 	case MPROTECT:
@@ -445,7 +478,10 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self
 	EXPECT_EQ(stats.waits, 1);
 	EXPECT_EQ(stats.dropped, 1);
 
-	/* Where nobody of this process has the memory any more, the device leaves it alone from now on. */
+	/*
+	 * Where nobody of this process has the memory any more, the device leaves it alone from now
+	 * on.
+	 */
 	place = self->observer;
 	if (reachable(f->how) && act != FORK && act != MPROTECT) {
 		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
@@ -523,7 +559,9 @@ IN_FLIGHT_ALIAS(mprotect, MPROTECT)
 IN_FLIGHT_ALIAS(exit, EXIT)
 IN_FLIGHT_ALIAS(kill, KILL)
 
-/* The device reads while the memory is taken away: what comes there next is none of its business. */
+/*
+ * The device reads while the memory is taken away: what comes there next is none of its business.
+ */
 static void read_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias)
 {
 	struct flight f;
@@ -554,7 +592,9 @@ TEST_F_TIMEOUT(dma, in_flight_read_alias, 120)
 	read_in_flight(_metadata, self, true);
 }
 
-/* The last to close the file while the device works: the memory stays, the device is done with it. */
+/*
+ * The last to close the file while the device works: the memory stays, the device is done with it.
+ */
 TEST_F_TIMEOUT(dma, in_flight_close, 120)
 {
 	struct flight f;
@@ -584,10 +624,32 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	ASSERT_TRUE(many && edge);
 	ASSERT_EQ(mprotect(edge + PAGE, PAGE, PROT_NONE), 0);
 
-#define REGISTER(_addr, _n, ...) ({ struct edu_hmm_register c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_REGISTER, &c); })
-#define FAULT(_addr, _n, ...) ({ struct edu_hmm_fault c = { .addr = (uintptr_t)(_addr), .npages = (_n), __VA_ARGS__ }; call(fd, EDU_HMM_FAULT, &c); })
-#define STATE(_addr, _n, _p) ({ struct edu_hmm_state c = { .addr = (uintptr_t)(_addr), .npages = (_n), .pages = (uintptr_t)(_p) }; call(fd, EDU_HMM_STATE, &c); })
-#define MIGRATE(_addr, _n) ({ struct edu_hmm_migrate c = { .addr = (uintptr_t)(_addr), .npages = (_n) }; call(fd, EDU_HMM_MIGRATE, &c); })
+#define REGISTER(_addr, _n, ...)                                          \
+	({                                                                \
+		struct edu_hmm_register c = { .addr = (uintptr_t)(_addr), \
+					      .npages = (_n),             \
+					      __VA_ARGS__ };              \
+		call(fd, EDU_HMM_REGISTER, &c);                           \
+	})
+#define FAULT(_addr, _n, ...)                                          \
+	({                                                             \
+		struct edu_hmm_fault c = { .addr = (uintptr_t)(_addr), \
+					   .npages = (_n),             \
+					   __VA_ARGS__ };              \
+		call(fd, EDU_HMM_FAULT, &c);                           \
+	})
+#define STATE(_addr, _n, _p)                                           \
+	({                                                             \
+		struct edu_hmm_state c = { .addr = (uintptr_t)(_addr), \
+					   .npages = (_n),             \
+					   .pages = (uintptr_t)(_p) }; \
+		call(fd, EDU_HMM_STATE, &c);                           \
+	})
+#define MIGRATE(_addr, _n)                                                                 \
+	({                                                                                 \
+		struct edu_hmm_migrate c = { .addr = (uintptr_t)(_addr), .npages = (_n) }; \
+		call(fd, EDU_HMM_MIGRATE, &c);                                             \
+	})
 
 	/* Without a range. */
 	EXPECT_EQ(FAULT(self->mem, 1), -ENXIO);
@@ -665,7 +727,8 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	fd = big;
 	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES + 1), odp ? -ENOTTY : -EINVAL);
 	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES), odp ? -ENOTTY : 0);
-	EXPECT_EQ(MIGRATE(many + EDU_HMM_LOCAL_PAGES * PAGE, EDU_HMM_LOCAL_PAGES), odp ? -ENOTTY : 0);
+	EXPECT_EQ(MIGRATE(many + EDU_HMM_LOCAL_PAGES * PAGE, EDU_HMM_LOCAL_PAGES),
+		  odp ? -ENOTTY : 0);
 	EXPECT_EQ(how(self, fd, many), EDU_HMM_NONE);
 	ASSERT_EQ(close(big), 0);
 	EXPECT_EQ(FAULT(many, 1), -EBADF);
@@ -683,8 +746,10 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)
-		_exit(FAULT(self->mem + PAGE, 1) != -EPERM || STATE(self->mem + PAGE, 1, self->pages) != -EPERM ||
-		      dma(fd, self->mem + PAGE, self->buf, 1, 0) != -EPERM || MIGRATE(self->mem + PAGE, 1) != (odp ? -ENOTTY : -EPERM) ||
+		_exit(FAULT(self->mem + PAGE, 1) != -EPERM ||
+		      STATE(self->mem + PAGE, 1, self->pages) != -EPERM ||
+		      dma(fd, self->mem + PAGE, self->buf, 1, 0) != -EPERM ||
+		      MIGRATE(self->mem + PAGE, 1) != (odp ? -ENOTTY : -EPERM) ||
 		      REGISTER(self->mem + PAGE, 1) != -EBUSY);
 	EXPECT_TRUE(well(pid));
 
@@ -694,7 +759,10 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	EXPECT_TRUE(filled(self->mem + PAGE, 0, PAGE, 7));
 }
 
-/* Each of several importers has a place of its own in each page and finds there what it has written last. */
+/*
+ * Each of several importers has a place of its own in each page and finds there what it has written
+ * last.
+ */
 #define SLOT		64
 #define BUSY_PAGES	4
 
@@ -705,7 +773,8 @@ struct importer {
 	int fd;
 	bool stop;
 	unsigned int rounds;	/* that were right */
-	int error;		/* errno of the first call that failed, or 1 if the data were wrong */
+	/* Errno of the first call that failed, or 1 if the data were wrong. */
+	int error;
 };
 
 static void *import(void *arg)
@@ -732,7 +801,8 @@ static void *import(void *arg)
 static bool start_importer(FIXTURE_DATA(dma) *self, struct importer *i, int n)
 {
 	*i = (struct importer){ .self = self, .n = n, .fd = open_importer(n % self->nimp) };
-	if (i->fd < 0 || reg(i->fd, self->mem, NPAGES) < 0 || pthread_create(&i->thread, NULL, import, i))
+	if (i->fd < 0 || reg(i->fd, self->mem, NPAGES) < 0 ||
+	    pthread_create(&i->thread, NULL, import, i))
 		return false;
 	while (!__atomic_load_n(&i->rounds, __ATOMIC_RELAXED) && !i->error)
 		usleep(10000);
@@ -748,7 +818,8 @@ static void stop_importer(struct importer *i)
 /* Is the last round of an importer what the CPU sees? */
 static bool imported(FIXTURE_DATA(dma) *self, const struct importer *i)
 {
-	return filled(self->mem + (i->rounds - 1) % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT, i->rounds);
+	return filled(self->mem + (i->rounds - 1) % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT,
+		      i->rounds);
 }
 
 
@@ -765,12 +836,17 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem + BUSY_PAGES * PAGE), self->how[0]);
-	/* How long the host takes to pull the plug is anybody's guess: a thread keeps the device busy meanwhile. */
+	/*
+	 * How long the host takes to pull the plug is anybody's guess: a thread keeps the device
+	 * busy meanwhile.
+	 */
 	if (unplug) {
 		ASSERT_TRUE(start_importer(self, &imp, 0));
 	} else {
 		fill(self->buf, 2048, 2);
-		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048,
+			      EDU_HMM_WRITE | EDU_HMM_ASYNC),
+			  0);
 	}
 
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", unplug));
@@ -799,7 +875,8 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 		EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
 		EXPECT_TRUE(filled(self->mem + 2048, 2048, PAGE - 2048, 1));
 	}
-	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE, (n - BUSY_PAGES) * PAGE, 1));
+	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE,
+			   (n - BUSY_PAGES) * PAGE, 1));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(self->refused, 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_RAM);
@@ -827,11 +904,15 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE), 0);
-	/* Threads that use the device, and then one that has the engine and does not give it back. */
+	/*
+	 * Threads that use the device, and then one that has the engine and does not give it back.
+	 */
 	ASSERT_TRUE(start_importer(self, &imp, 0));
 	ASSERT_TRUE(start_importer(self, &waiter, self->nimp));
 	fill(self->buf, 64, 2);
-	ASSERT_EQ(dma(self->imp[0], self->mem + PAGE / 2, self->buf, 64, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+	ASSERT_EQ(dma(self->imp[0], self->mem + PAGE / 2, self->buf, 64,
+		      EDU_HMM_WRITE | EDU_HMM_ASYNC),
+		  0);
 
 	ASSERT_TRUE(take_away(bdf, "importer0", unplug));
 	stop_importer(&imp);
@@ -851,7 +932,8 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	}
 	EXPECT_TRUE(imported(self, &imp));
 	EXPECT_TRUE(filled(self->mem + PAGE / 2, 0, 64, 2));
-	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE, (NPAGES - BUSY_PAGES) * PAGE, 1));
+	EXPECT_TRUE(filled(self->mem + BUSY_PAGES * PAGE, BUSY_PAGES * PAGE,
+			   (NPAGES - BUSY_PAGES) * PAGE, 1));
 	/* The notifier of a range whose device has gone. */
 	ASSERT_EQ(madvise(self->mem, n * PAGE, MADV_DONTNEED), 0);
 	EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
@@ -985,13 +1067,15 @@ TEST_F_TIMEOUT(dma, concurrent_kill, 300)
 		ASSERT_GE(pid, 0);
 		if (!pid) {
 			self->exp[0] = open_exporter(0);
-			if (!export_pages(self->exp[0], self->mem, BUSY_PAGES, 0) || !start_importer(self, &imp, 0))
+			if (!export_pages(self->exp[0], self->mem, BUSY_PAGES, 0) ||
+			    !start_importer(self, &imp, 0))
 				_exit(1);
 			__atomic_store_n(ready, 1, __ATOMIC_RELEASE);
 			pthread_join(imp.thread, NULL);
 			_exit(1);
 		}
-		while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE) && waitpid(pid, NULL, WNOHANG) != pid)
+		while (!__atomic_load_n(ready, __ATOMIC_ACQUIRE) &&
+		       waitpid(pid, NULL, WNOHANG) != pid)
 			usleep(1000);
 		ASSERT_EQ(*ready, 1);
 		usleep(round * 23000);
@@ -1021,16 +1105,19 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), self->mem);
 		fill(self->mem, BUSY_PAGES * PAGE, round);
 		/* The device may take a page back right away. */
-		moved = mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf, BUSY_PAGES);
+		moved = mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf,
+			       BUSY_PAGES);
 		EXPECT_TRUE(moved >= 0 || moved == -ENOENT) TH_LOG("%ld", moved);
 		stop_importer(&imp);
 		imp.stop = false;
 		/* Unmapped between a write and its read: nothing there, or other bytes. */
-		EXPECT_TRUE(!imp.error || imp.error == 1 || imp.error == -EFAULT) TH_LOG("errno %d", -imp.error);
+		EXPECT_TRUE(!imp.error || imp.error == 1 || imp.error == -EFAULT)
+		TH_LOG("errno %d", -imp.error);
 		imp.error = 0;
 		ASSERT_EQ(dma(imp.fd, self->mem, self->buf, BUSY_PAGES * PAGE, 0), 0);
 		for (int p = 0; p < BUSY_PAGES; p++)
-			EXPECT_TRUE(filled(self->buf + p * PAGE + SLOT, p * PAGE + SLOT, PAGE - SLOT, round));
+			EXPECT_TRUE(filled(self->buf + p * PAGE + SLOT, p * PAGE + SLOT,
+					   PAGE - SLOT, round));
 	}
 	close(imp.fd);
 }

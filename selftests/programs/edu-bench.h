@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all importers and exporters open,
- * named as BENCH says, and a function for each call. Exporters are the mirrors of test_hmm that have a PCI BAR.
+ * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all
+ * importers and exporters open, named as BENCH says, and a function for each call. Exporters are
+ * the mirrors of test_hmm that have a PCI BAR.
  *
- * The environment:
- * EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory; BENCH_DEVICE if absent
- * HMM_P2P_VERDICT  what is to be expected of each exporter in this topology: bus, bridge or none
- * HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
- * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads
- * HMM_P2P_SHAPE    how DMA addresses come about: direct or iova
+ * The environment: EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory;
+ * BENCH_DEVICE if absent HMM_P2P_VERDICT  what is to be expected of each exporter in this topology:
+ * bus, bridge or none HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
+ * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads HMM_P2P_SHAPE
+ * how DMA addresses come about: direct or iova
  */
 #ifndef EDU_BENCH_H
 #define EDU_BENCH_H
@@ -135,7 +135,8 @@ static inline int reg(int fd, void *addr, uint64_t npages)
 	return ret ? ret : (int)cmd.shape;
 }
 
-static inline int fault(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, uint64_t npages, unsigned int flags)
+static inline int fault(BENCH_FIXTURE(FIXTURE_DATA) * self, int fd, void *addr, uint64_t npages,
+			unsigned int flags)
 {
 	struct edu_hmm_fault cmd = { .addr = (uintptr_t)addr, .npages = npages, .flags = flags };
 	int ret = call(fd, EDU_HMM_FAULT, &cmd);
@@ -146,7 +147,9 @@ static inline int fault(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, u
 
 static inline int state(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, uint64_t npages)
 {
-	struct edu_hmm_state cmd = { .addr = (uintptr_t)addr, .npages = npages, .pages = (uintptr_t)self->pages };
+	struct edu_hmm_state cmd = { .addr = (uintptr_t)addr,
+				     .npages = npages,
+				     .pages = (uintptr_t)self->pages };
 
 	memset(self->pages, 0xff, npages * sizeof(*self->pages));
 	return call(fd, EDU_HMM_STATE, &cmd);
@@ -162,7 +165,9 @@ static inline int how(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr)
 
 static inline int dma(int fd, void *addr, void *buf, size_t len, unsigned int flags)
 {
-	struct edu_hmm_dma cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .len = len, .flags = flags };
+	struct edu_hmm_dma cmd = {
+		.addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .len = len, .flags = flags
+	};
 
 	return call(fd, EDU_HMM_DMA, &cmd);
 }
@@ -186,7 +191,9 @@ static inline struct hmm_dmirror_p2p_stats exp_stats(int fd)
 /* A command of test_hmm. Return: the number of pages it did, or an errno. */
 static inline long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
 {
-	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr, .ptr = (uintptr_t)buf, .npages = npages };
+	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr,
+				       .ptr = (uintptr_t)buf,
+				       .npages = npages };
 	int ret;
 
 	do
@@ -229,7 +236,9 @@ static inline bool reachable(int how)
 	return how == EDU_HMM_BUS || how == EDU_HMM_BRIDGE;
 }
 
-/* Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers. */
+/*
+ * Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers.
+ */
 static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 {
 	char names[128] = "", path[128];
@@ -249,7 +258,8 @@ static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	self->bar[n] = mmap(NULL, exp_stats(self->exp[n]).bar_pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	self->bar[n] = mmap(NULL, exp_stats(self->exp[n]).bar_pages * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_SHARED, fd, 0);
 	close(fd);
 	return self->bar[n] != MAP_FAILED;
 }
@@ -355,7 +365,8 @@ BENCH_FIXTURE(FIXTURE_SETUP)
 			break;
 		}
 		self->how[self->nexp] = verdict(self->nexp);
-		ASSERT_NE(self->how[self->nexp], -1) TH_LOG("HMM_P2P_VERDICT=%s", getenv("HMM_P2P_VERDICT"));
+		ASSERT_NE(self->how[self->nexp], -1)
+		TH_LOG("HMM_P2P_VERDICT=%s", getenv("HMM_P2P_VERDICT"));
 		ASSERT_TRUE(find_bar(self, self->nexp));
 		ASSERT_EQ(exp_stats(self->exp[self->nexp]).bar_live, 0);
 	}

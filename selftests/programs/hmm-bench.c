@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * hmm-bench GROUP [NAME]: what it costs to find memory, by /dev/hmm_bench (selftests/modules/hmm_bench). Each case is measured several
- * times in a row, and prints
+ * hmm-bench GROUP [NAME]: what it costs to find memory, by /dev/hmm_bench
+ * (selftests/modules/hmm_bench). Each case is measured several times in a row, and prints
  *
  *   # cost NAME PAGES COUNT...
  *
@@ -9,9 +9,9 @@
  *
  *   # count NAME WHAT NUMBER
  *
- * A case fails when the memory was not found in the state that it is to be measured in:
- * what comes cheap because it does less is no result. Cases that the kernel has no code for (it is that of the base) are left
- * out of the plan.
+ * A case fails when the memory was not found in the state that it is to be measured in: what comes
+ * cheap because it does less is no result. Cases that the kernel has no code for (it is that of the
+ * base) are left out of the plan.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -81,7 +81,8 @@ struct test {
 	unsigned int flags;
 	int owner;
 	unsigned long valid, huge, p2p, owned;	/* what must be found */
-	bool moves;				/* it is in RAM then, and has to go back to where it was */
+	/* It is in RAM then, and has to go back to where it was. */
+	bool moves;
 	bool (*run)(const struct test *test);	/* instead of measure(), if that is not all */
 	unsigned long k;			/* pages of which there is no alias */
 	unsigned int importers;			/* that use the memory at once */
@@ -96,7 +97,8 @@ static char *map_at(unsigned long size, unsigned long align, int flags)
 	if (p == MAP_FAILED)
 		err(1, "mmap");
 	p = (char *)(((uintptr_t)p + align - 1) & ~(align - 1));
-	p = mmap(p, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0);
+	p = mmap(p, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags,
+		 -1, 0);
 	if (p == MAP_FAILED)
 		err(1, "mmap of %lu bytes", size);
 	return p;
@@ -116,7 +118,8 @@ static void migrate(int mirror, unsigned long request, char *addr, unsigned long
 		if (ioctl(mirrors[mirror], request, &cmd))
 			err(1, "HMM_DMIRROR_MIGRATE");
 		if (request == HMM_DMIRROR_MIGRATE_TO_DEV && cmd.cpages != cmd.npages)
-			errx(1, "HMM_DMIRROR_MIGRATE_TO_DEV: %llu of %llu pages", cmd.cpages, cmd.npages);
+			errx(1, "HMM_DMIRROR_MIGRATE_TO_DEV: %llu of %llu pages", cmd.cpages,
+			     cmd.npages);
 		addr += cmd.npages * PAGE;
 		npages -= cmd.npages;
 	}
@@ -162,7 +165,8 @@ static char *prepare(enum memory memory, unsigned long npages)
 
 	if (memory == NO_PMD)
 		return p;
-	if (memory != HUGETLB && madvise(p, size, is_huge(memory) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))
+	if (memory != HUGETLB &&
+	    madvise(p, size, is_huge(memory) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))
 		err(1, "madvise");
 	if (memory == NO_PTE) {
 		for (unsigned long i = 0; i < size; i += HUGE)
@@ -210,7 +214,8 @@ static void print_cost(const char *name, unsigned long npages, const uint64_t *c
 	printf("\n");
 }
 
-static int measure_by(const struct test *test, unsigned int importer, char *addr, struct hmm_bench_cmd *cmd)
+static int measure_by(const struct test *test, unsigned int importer, char *addr,
+		      struct hmm_bench_cmd *cmd)
 {
 	*cmd = (struct hmm_bench_cmd) {
 		.addr = (uintptr_t)addr,
@@ -230,10 +235,13 @@ static int measure(const struct test *test, char *addr, struct hmm_bench_cmd *cm
 
 static bool found(const struct test *test, const struct hmm_bench_cmd *cmd)
 {
-	if (cmd->valid == test->valid && cmd->huge == test->huge && cmd->p2p == test->p2p && cmd->owned == test->owned)
+	if (cmd->valid == test->valid && cmd->huge == test->huge && cmd->p2p == test->p2p &&
+	    cmd->owned == test->owned)
 		return true;
-	ksft_print_msg("found %llu pages, huge %llu, p2p %llu, owned %llu; not %lu, %lu, %lu, %lu\n",
-		       cmd->valid, cmd->huge, cmd->p2p, cmd->owned, test->valid, test->huge, test->p2p, test->owned);
+	ksft_print_msg(
+		"found %llu pages, huge %llu, p2p %llu, owned %llu; not %lu, %lu, %lu, %lu\n",
+		cmd->valid, cmd->huge, cmd->p2p, cmd->owned, test->valid, test->huge, test->p2p,
+		test->owned);
 	return false;
 }
 
@@ -299,7 +307,9 @@ static bool run_measure(const struct test *test)
 	return true;
 }
 
-/* The peer reads, the device writes: it looks where its memory is, and migrates what is not there. */
+/*
+ * The peer reads, the device writes: it looks where its memory is, and migrates what is not there.
+ */
 static bool run_pingpong(const struct test *test)
 {
 	const struct test look = { .npages = test->npages, .what = HMM_BENCH_WALK, .owner = OWNER };
@@ -432,7 +442,8 @@ static bool run_importers(const struct test *test)
 			int ret = measure_by(test, later.importers, p, &cmd);
 
 			if (ret) {
-				ksft_print_msg("importer %u: %s\n", later.importers, strerror(-ret));
+				ksft_print_msg("importer %u: %s\n", later.importers,
+					       strerror(-ret));
 				return false;
 			}
 			if (!found(test, &cmd))
@@ -468,12 +479,15 @@ static void rebind(bool bind)
 	glob_t found;
 
 	if (!bdf[0]) {
-		if (glob("/sys/bus/pci/drivers/test_hmm/*/resource2", 0, NULL, &found) || found.gl_pathc != 1)
+		if (glob("/sys/bus/pci/drivers/test_hmm/*/resource2", 0, NULL, &found) ||
+		    found.gl_pathc != 1)
 			errx(1, "there is not one exporter");
 		sscanf(found.gl_pathv[0], "/sys/bus/pci/drivers/test_hmm/%31[^/]", bdf);
 		globfree(&found);
 	}
-	write_file(bind ? "/sys/bus/pci/drivers/test_hmm/bind" : "/sys/bus/pci/drivers/test_hmm/unbind", bdf);
+	write_file(bind ? "/sys/bus/pci/drivers/test_hmm/bind" :
+			  "/sys/bus/pci/drivers/test_hmm/unbind",
+		   bdf);
 }
 
 static void open_devices(void);
@@ -481,7 +495,8 @@ static void open_devices(void);
 /* In a process of its own, that holds the memory and the mappings and ends. */
 static bool exit_child(const struct test *test, uint64_t *cost)
 {
-	uint64_t *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t *shared =
+		mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t ignored;
 	int status;
 	pid_t pid;
@@ -513,7 +528,8 @@ static bool exit_child(const struct test *test, uint64_t *cost)
 /* B6: importers lose their mappings. */
 static bool run_revoke(const struct test *test)
 {
-	unsigned long mapped = test->how == RELEASE ? 0 : test->importers * test->npages, calls = 0, wrong = 0, migrated = 0;
+	unsigned long mapped = test->how == RELEASE ? 0 : test->importers * test->npages, calls = 0,
+		      wrong = 0, migrated = 0;
 	uint64_t cost[WARM_UP + ROUNDS], zap[WARM_UP + ROUNDS], ignored;
 	bool keeps = test->how == MIGRATE || test->how == UNBIND;
 	struct hmm_dmirror_p2p_stats before;
@@ -563,7 +579,8 @@ static bool run_revoke(const struct test *test)
 			ksft_print_msg("%lu pages migrated\n", migrated);
 			return false;
 		}
-		if (stats(0).bar_live != (test->how == RELEASE && before.bar_live ? test->npages : 0)) {
+		if (stats(0).bar_live !=
+		    (test->how == RELEASE && before.bar_live ? test->npages : 0)) {
 			ksft_print_msg("%llu pages of the BAR are in use\n", stats(0).bar_live);
 			return false;
 		}
@@ -587,7 +604,10 @@ static bool run_revoke(const struct test *test)
 	return wrong == 0;
 }
 
-/* B5: more memory than BAR. The first time what has no alias comes to RAM, from then on nothing moves. */
+/*
+ * B5: more memory than BAR. The first time what has no alias comes to RAM, from then on nothing
+ * moves.
+ */
 static bool run_small(const struct test *test)
 {
 	unsigned long fits = stats(0).bar_pages / 2, wrong;
@@ -631,7 +651,8 @@ static bool run_small(const struct test *test)
 /* B5: fewer windows of nouveau than memory */
 static bool run_windows(const struct test *test)
 {
-	static const char *const names[] = { "aliases", "refused", "recycles", "steals", "no-space", "read-backs" };
+	static const char *const names[] = { "aliases", "refused",  "recycles",
+					     "steals",	"no-space", "read-backs" };
 	const struct window_bench_cmd *want = &test->windows;
 	uint64_t cost[WARM_UP + ROUNDS];
 	struct window_bench_cmd cmd;
@@ -650,14 +671,18 @@ static bool run_windows(const struct test *test)
 			return false;
 		}
 		if (want->what != WINDOW_BENCH_MIX &&
-		    (cmd.recycles != want->recycles || cmd.steals != want->steals || cmd.no_space != want->no_space)) {
-			ksft_print_msg("%llu recycles, %llu steals, %llu times no space; not %llu, %llu, %llu\n", cmd.recycles,
-				       cmd.steals, cmd.no_space, want->recycles, want->steals, want->no_space);
+		    (cmd.recycles != want->recycles || cmd.steals != want->steals ||
+		     cmd.no_space != want->no_space)) {
+			ksft_print_msg(
+				"%llu recycles, %llu steals, %llu no space; not %llu, %llu, %llu\n",
+				cmd.recycles, cmd.steals, cmd.no_space, want->recycles,
+				want->steals, want->no_space);
 			return false;
 		}
 	}
 	close(fd);
-	if (want->what == WINDOW_BENCH_MIX && !(cmd.recycles && cmd.steals && cmd.no_space && cmd.read_backs && cmd.aliases && cmd.refused)) {
+	if (want->what == WINDOW_BENCH_MIX && !(cmd.recycles && cmd.steals && cmd.no_space &&
+						cmd.read_backs && cmd.aliases && cmd.refused)) {
 		ksft_print_msg("not everything that can happen did\n");
 		return false;
 	}
@@ -703,8 +728,11 @@ static void run(const struct test *test)
 /* NAME, where, pages, ask for, pages found, of PMDs */
 #define RAM(_name, _memory, _n, _flags, _valid, _huge) \
 	{ _name, _memory, _n, HMM_BENCH_WALK, _flags, .valid = _valid, .huge = _huge }
-#define OWN(_name, _memory, _n, _flags, _huge) \
-	{ _name, _memory, _n, HMM_BENCH_WALK, _flags, OWNER, .valid = _n, .huge = _huge, .owned = _n }
+#define OWN(_name, _memory, _n, _flags, _huge)                                                 \
+	{                                                                                      \
+		_name, _memory, _n, HMM_BENCH_WALK, _flags, OWNER, .valid = _n, .huge = _huge, \
+								   .owned = _n                 \
+	}
 
 /* B0: what others pay. None of them asks for an alias. */
 static const struct test others[] = {
@@ -757,13 +785,23 @@ static const struct test odp[] = {
 	VIRT("pmd.512", PMD, 512, 512),
 };
 
-#define ALIAS(_name, _memory, _n, _huge) \
-	{ "alias." _name, _memory, _n, HMM_BENCH_WALK, WRITE | P2P, .valid = _n, .huge = _huge, .p2p = _n }, \
-	{ "migrate." _name, _memory, _n, HMM_BENCH_WALK, WRITE, .valid = _n, .huge = 0, .moves = true }
-#define ODP_P2P(_name, _memory, _n, _huge) \
-	{ "odp.alias." _name, _memory, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _huge, .p2p = _n }
-#define ODP_MOVE(_name, _memory, _n, _huge) \
-	{ "odp.fallback." _name, _memory, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _huge, .moves = true }
+#define ALIAS(_name, _memory, _n, _huge)                                                      \
+	{ "alias." _name, _memory,	 _n,	   HMM_BENCH_WALK, WRITE | P2P,               \
+	  .valid = _n,	  .huge = _huge, .p2p = _n },                                         \
+	{                                                                                     \
+		"migrate." _name, _memory, _n, HMM_BENCH_WALK, WRITE, .valid = _n, .huge = 0, \
+								      .moves = true           \
+	}
+#define ODP_P2P(_name, _memory, _n, _huge)                                                         \
+	{                                                                                          \
+		"odp.alias." _name, _memory, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _huge, \
+								       .p2p = _n                   \
+	}
+#define ODP_MOVE(_name, _memory, _n, _huge)                               \
+	{                                                                 \
+		"odp.fallback." _name, _memory, _n, HMM_BENCH_ODP, WRITE, \
+			.valid = _n, .huge = _huge, .moves = true         \
+	}
 
 /* B1: device memory, by its alias and by migration. Mirror 0 has a BAR, mirror 1 has none. */
 static const struct test alias[] = {
@@ -773,8 +811,10 @@ static const struct test alias[] = {
 	ALIAS("pte.1", DEV_PTE, 1, 0),
 	ALIAS("pte.16", DEV_PTE, 16, 0),
 	ALIAS("pte.512", DEV_PTE, 512, 0),
-	{ "alias.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512, .p2p = 512 },
-	{ "migrate.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, WRITE, .valid = 512, .huge = 512, .moves = true },
+	{ "alias.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512,
+	  .p2p = 512 },
+	{ "migrate.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, WRITE, .valid = 512, .huge = 512,
+	  .moves = true },
 	ODP_P2P("pte.1", DEV_PTE, 1, 0),
 	ODP_P2P("pte.512", DEV_PTE, 512, 0),
 	ODP_P2P("pmd.512", DEV_PMD, 512, 512),
@@ -787,14 +827,18 @@ static const struct test alias[] = {
 static const struct test prefetch[] = {
 	CLOCK,
 	{ "prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_WALK, P2P, .valid = 512, .p2p = 512 },
-	{ "prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, P2P, .valid = 512, .huge = 512, .p2p = 512 },
+	{ "prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, P2P, .valid = 512, .huge = 512,
+	  .p2p = 512 },
 	{ "odp.prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_ODP, 0, .valid = 512, .p2p = 512 },
-	{ "odp.prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_ODP, 0, .valid = 512, .huge = 512, .p2p = 512 },
+	{ "odp.prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_ODP, 0, .valid = 512, .huge = 512,
+	  .p2p = 512 },
 };
 
-#define PINGPONG(_name, _memory, _flags, _huge, _p2p) \
-	{ "pingpong." _name, _memory, 512, HMM_BENCH_WALK, WRITE | _flags, .valid = 512, .huge = _huge, .p2p = _p2p, \
-	  .run = run_pingpong }
+#define PINGPONG(_name, _memory, _flags, _huge, _p2p)                                 \
+	{                                                                             \
+		"pingpong." _name, _memory, 512, HMM_BENCH_WALK, WRITE | _flags,      \
+			.valid = 512, .huge = _huge, .p2p = _p2p, .run = run_pingpong \
+	}
 
 /* B2 */
 static const struct test pingpong[] = {
@@ -805,8 +849,11 @@ static const struct test pingpong[] = {
 	PINGPONG("migrate.pmd.512", DEV_PMD, 0, 512, 0),
 };
 
-#define PARTIAL(_name, _k) \
-	{ "partial.pte." _name, DEV_PTE, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .p2p = 512 - _k, .run = run_partial, .k = _k }
+#define PARTIAL(_name, _k)                                                         \
+	{                                                                          \
+		"partial.pte." _name, DEV_PTE, 512, HMM_BENCH_WALK, WRITE | P2P,   \
+			.valid = 512, .p2p = 512 - _k, .run = run_partial, .k = _k \
+	}
 
 /* B3 */
 static const struct test partial[] = {
@@ -816,8 +863,10 @@ static const struct test partial[] = {
 	PARTIAL("51", 51),
 	PARTIAL("256", 256),
 	PARTIAL("512", 512),
-	{ "partial.pmd.0", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512, .p2p = 512, .run = run_partial },
-	{ "partial.pmd.1", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512, .run = run_partial, .k = 1 },
+	{ "partial.pmd.0", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512,
+	  .p2p = 512, .run = run_partial },
+	{ "partial.pmd.1", DEV_PMD, 512, HMM_BENCH_WALK, WRITE | P2P, .valid = 512, .huge = 512,
+	  .run = run_partial, .k = 1 },
 };
 
 #define GROW(_n) \
@@ -826,12 +875,22 @@ static const struct test partial[] = {
 #define GROW_PMD(_n) \
 	RAM("grow.pmd." #_n, PMD, _n, WRITE, _n, _n), \
 	{ "grow.odp.pmd." #_n, PMD, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _n }
-#define GROW_ALIAS(_n) \
-	{ "grow.alias.pte." #_n, DEV_PTE, _n, HMM_BENCH_WALK, WRITE | P2P, .valid = _n, .p2p = _n }, \
-	{ "grow.odp.alias.pte." #_n, DEV_PTE, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .p2p = _n }
-#define GROW_ALIAS_PMD(_n) \
-	{ "grow.alias.pmd." #_n, DEV_PMD, _n, HMM_BENCH_WALK, WRITE | P2P, .valid = _n, .huge = _n, .p2p = _n }, \
-	{ "grow.odp.alias.pmd." #_n, DEV_PMD, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _n, .p2p = _n }
+#define GROW_ALIAS(_n)                                                                     \
+	{                                                                                  \
+		"grow.alias.pte." #_n, DEV_PTE,	    _n,	      HMM_BENCH_WALK,              \
+		WRITE | P2P,	       .valid = _n, .p2p = _n                              \
+	},                                                                                 \
+	{                                                                                  \
+		"grow.odp.alias.pte." #_n, DEV_PTE, _n, HMM_BENCH_ODP, WRITE, .valid = _n, \
+									      .p2p = _n    \
+	}
+#define GROW_ALIAS_PMD(_n)                                                    \
+	{ "grow.alias.pmd." #_n, DEV_PMD,     _n,	  HMM_BENCH_WALK,     \
+	  WRITE | P2P,		 .valid = _n, .huge = _n, .p2p = _n },        \
+	{                                                                     \
+		"grow.odp.alias.pmd." #_n, DEV_PMD, _n, HMM_BENCH_ODP, WRITE, \
+			.valid = _n, .huge = _n, .p2p = _n                    \
+	}
 
 /* From 4 KiB to 1 GiB */
 static const struct test grow[] = {
@@ -843,15 +902,35 @@ static const struct test grow[] = {
 /* As much as there is in a BAR of 2 GiB. */
 static const struct test grow_alias[] = {
 	CLOCK,
-	GROW_ALIAS(1), GROW_ALIAS(8), GROW_ALIAS(64), GROW_ALIAS(512), GROW_ALIAS(4096), GROW_ALIAS(32768), GROW_ALIAS(262144),
-	GROW_ALIAS_PMD(512), GROW_ALIAS_PMD(4096), GROW_ALIAS_PMD(32768), GROW_ALIAS_PMD(262144),
+	GROW_ALIAS(1),
+	GROW_ALIAS(8),
+	GROW_ALIAS(64),
+	GROW_ALIAS(512),
+	GROW_ALIAS(4096),
+	GROW_ALIAS(32768),
+	GROW_ALIAS(262144),
+	GROW_ALIAS_PMD(512),
+	GROW_ALIAS_PMD(4096),
+	GROW_ALIAS_PMD(32768),
+	GROW_ALIAS_PMD(262144),
 };
 
-#define IMPORTERS(_kind, _dev, _other, _n, _huge) \
-	{ "importers.alias." _kind "." #_n, _dev, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .p2p = 512, \
-	  .run = run_importers, .importers = _n }, \
-	{ "importers.fallback." _kind "." #_n, _other, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .moves = true, \
-	  .run = run_importers, .importers = _n }
+#define IMPORTERS(_kind, _dev, _other, _n, _huge)                                         \
+	{ "importers.alias." _kind "." #_n,                                               \
+	  _dev,                                                                           \
+	  512,                                                                            \
+	  HMM_BENCH_HOLD,                                                                 \
+	  WRITE,                                                                          \
+	  .valid = 512,                                                                   \
+	  .huge = _huge,                                                                  \
+	  .p2p = 512,                                                                     \
+	  .run = run_importers,                                                           \
+	  .importers = _n },                                                              \
+	{                                                                                 \
+		"importers.fallback." _kind "." #_n, _other, 512, HMM_BENCH_HOLD, WRITE,  \
+			.valid = 512, .huge = _huge, .moves = true, .run = run_importers, \
+			.importers = _n                                                   \
+	}
 #define IMPORTERS_BOTH(_n) \
 	IMPORTERS("pte", DEV_PTE, OTHER_PTE, _n, 0), IMPORTERS("pmd", DEV_PMD, OTHER_PMD, _n, 512)
 
@@ -861,13 +940,18 @@ static const struct test importers[] = {
 	IMPORTERS_BOTH(1), IMPORTERS_BOTH(2), IMPORTERS_BOTH(3), IMPORTERS_BOTH(4),
 };
 
-#define REVOKE(_name, _memory, _how, _n, _huge, _p2p) \
-	{ "revoke." _name "." #_n, _memory, 512, HMM_BENCH_HOLD, WRITE, .valid = 512, .huge = _huge, .p2p = _p2p, \
-	  .run = run_revoke, .importers = _n, .how = _how }
-#define REVOKE_ALL(_name, _memory, _how, _huge, _p2p) \
-	REVOKE(_name, _memory, _how, 0, _huge, _p2p), REVOKE(_name, _memory, _how, 1, _huge, _p2p), \
-	REVOKE(_name, _memory, _how, 2, _huge, _p2p), REVOKE(_name, _memory, _how, 3, _huge, _p2p), \
-	REVOKE(_name, _memory, _how, 4, _huge, _p2p)
+#define REVOKE(_name, _memory, _how, _n, _huge, _p2p)                                \
+	{                                                                            \
+		"revoke." _name "." #_n, _memory, 512, HMM_BENCH_HOLD, WRITE,        \
+			.valid = 512, .huge = _huge, .p2p = _p2p, .run = run_revoke, \
+			.importers = _n, .how = _how                                 \
+	}
+#define REVOKE_ALL(_name, _memory, _how, _huge, _p2p)         \
+	REVOKE(_name, _memory, _how, 0, _huge, _p2p),         \
+		REVOKE(_name, _memory, _how, 1, _huge, _p2p), \
+		REVOKE(_name, _memory, _how, 2, _huge, _p2p), \
+		REVOKE(_name, _memory, _how, 3, _huge, _p2p), \
+		REVOKE(_name, _memory, _how, 4, _huge, _p2p)
 
 /* B6 */
 static const struct test revocation[] = {
@@ -899,8 +983,12 @@ static const struct test revocation[] = {
 /* B5: aperture of 16 MiB to 8 GiB, and twice the memory */
 static const struct test windows[] = {
 	CLOCK,
-	{ "small.pte.4096", DEV_PTE, 4096, HMM_BENCH_WALK, WRITE | P2P, .valid = 4096, .run = run_small },
-	WINDOWS_ALL(8), WINDOWS_ALL(64), WINDOWS_ALL(512), WINDOWS_ALL(4096),
+	{ "small.pte.4096", DEV_PTE, 4096, HMM_BENCH_WALK, WRITE | P2P, .valid = 4096,
+	  .run = run_small },
+	WINDOWS_ALL(8),
+	WINDOWS_ALL(64),
+	WINDOWS_ALL(512),
+	WINDOWS_ALL(4096),
 };
 
 /* B7: behind an IOMMU that translates */
@@ -908,7 +996,8 @@ static const struct test maps[] = {
 	CLOCK,
 	ODP_P2P("pte.512", DEV_PTE, 512, 0),
 	ODP_P2P("pmd.512", DEV_PMD, 512, 512),
-	{ "odp.hugetlb.512", HUGETLB, 512, HMM_BENCH_ODP, WRITE | HMM_BENCH_HUGETLB, .valid = 1, .huge = 1 },
+	{ "odp.hugetlb.512", HUGETLB, 512, HMM_BENCH_ODP, WRITE | HMM_BENCH_HUGETLB, .valid = 1,
+	  .huge = 1 },
 	{ "link.page", .what = HMM_BENCH_LINK, .run = run_link },
 	{ "link.range", .what = HMM_BENCH_LINK_RANGE, .run = run_link },
 	{ "link.folio", .what = HMM_BENCH_LINK_FOLIO, .run = run_link },
@@ -956,7 +1045,8 @@ int main(int argc, char **argv)
 		if (argc >= 2 && argc <= 3 && !strcmp(argv[1], groups[g].name))
 			break;
 	if (g == ARRAY_SIZE(groups))
-		errx(2, "usage: hmm-bench others|odp|alias|prefetch|pingpong|partial|grow|grow-alias|importers|windows|revoke|maps [NAME]");
+		errx(2, "usage: hmm-bench others|odp|alias|prefetch|pingpong|partial|grow|"
+			"grow-alias|importers|windows|revoke|maps [NAME]");
 
 	open_devices();
 	ksft_print_header();

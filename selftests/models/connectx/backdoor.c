@@ -1,20 +1,30 @@
 /*
- * The back door, BAR 4: what a remote peer would ask of the device, asked by a program in the guest that maps the BAR.
- * Each channel of 64 KiB is a page of registers (little endian) and a buffer. The access takes the way of an RDMA read or
- * write that arrives by the wire: rkey, translation, page fault, resume, DMA. Longer accesses go round in the buffer.
+ * The back door, BAR 4: what a remote peer would ask of the device, asked by a program in the guest
+ * that maps the BAR. Each channel of 64 KiB is a page of registers (little endian) and a buffer.
+ * The access takes the way of an RDMA read or write that arrives by the wire: rkey, translation,
+ * page fault, resume, DMA. Longer accesses go round in the buffer.
  */
 #include "connectx.h"
 
 enum {
 	RKEY = 0x00, OP = 0x04, VA = 0x08, LEN = 0x10, STATUS = 0x14,
-	FAIL = 0x18,		/* low half: opcode of a command, or of UMR; high half: that many of them from now fails */
+	/* Low half: opcode of a command, or of UMR; high half: that many of them from now fails. */
+	FAIL = 0x18,
 	SLOW = 0x1c,		/* low half: the same; high half: each of them takes that many ms */
-	SYNDROME = 0x20,	/* the firmware dies of it, until the driver starts anew; 0xff: off the bus, until it is bus master again */
+	/*
+	 * The firmware dies of it, until the driver starts anew; 0xff: off the bus, until it is bus
+	 * master again.
+	 */
+	SYNDROME = 0x20,
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
 	DATA = 0x1000,
 };
 
-enum { OP_READ = 1, OP_WRITE = 2 };	/* of guest memory; writing it to OP starts it */
+/*
+ * Of guest memory; writing it to OP starts it. OP_WHERE: to which address does VA lead now? No page
+ * fault, no DMA.
+ */
+enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3 };
 enum { IDLE, BUSY, DONE, FAILED };
 
 static void finish(struct hca *h, struct xfer *x, enum result r)
@@ -23,21 +33,35 @@ static void finish(struct hca *h, struct xfer *x, enum result r)
 
 	c->status = r == OK ? DONE : FAILED;
 	if (r != OK)
-		note(h, "back door: %s of key %#x, address %#lx: %s", c->op == OP_READ ? "read" : "write", c->rkey,
-		     c->va, x->why);
+		note(h, "back door: %s of key %#x, address %#lx: %s",
+		     c->op == OP_READ ? "read" : "write", c->rkey, c->va, x->why);
+}
+
+static void where(struct hca *h, struct channel *c)
+{
+	struct xlat x;
+	enum result r = translate(h, c->rkey, c->va, 1, ACC_READ | ACC_REMOTE, PD_ANY, &x);
+
+	c->status = r == OK ? DONE : FAILED;
+	memcpy(c->data, &x.iova, sizeof(x.iova));
 }
 
 static void start(struct hca *h, struct channel *c)
 {
 	bool write = c->op == OP_WRITE;
-	struct end remote = { .n = 1, .remote = true, .pd = PD_ANY, .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA };
+	struct end remote = {
+		.n = 1, .remote = true, .pd = PD_ANY, .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA
+	};
 	struct end local = { .buf = c->data, .buf_size = sizeof(c->data) };
 	enum result r;
 
+	if (c->op == OP_WHERE)
+		where(h, c);
 	if (c->status == BUSY || (c->op != OP_READ && c->op != OP_WRITE))
 		return;
 	remote.sge[0] = (struct sge){ .key = c->rkey, .va = c->va, .len = c->len };
-	remote.pf_type = write ? 6 : 4;		/* the driver's MLX5_PFAULT_RDMA, MLX5_PFAULT_WRITE */
+	/* The driver's MLX5_PFAULT_RDMA, MLX5_PFAULT_WRITE. */
+	remote.pf_type = write ? 6 : 4;
 	c->x = (struct xfer){ .len = c->len, .finish = finish, .owner = c };
 	c->x.src = write ? local : remote;
 	c->x.dst = write ? remote : local;
@@ -138,7 +162,8 @@ static void set(struct hca *h, struct channel *c, u32 at, u32 val)
 		break;
 	case SYNDROME:
 		h->syndrome = val;
-		note(h, "%s: %#x", h->syndrome == GONE ? "off the bus" : "the firmware dies", h->syndrome);
+		note(h, "%s: %#x", h->syndrome == GONE ? "off the bus" : "the firmware dies",
+		     h->syndrome);
 		door_reset(h);
 		break;
 	}

@@ -100,7 +100,8 @@ static void odp(struct hca *h, void *c)
 static void atomic(struct hca *h, void *c)
 {
 	MLX5_SET(atomic_caps, c, supported_atomic_req_8B_endianness_mode_1, 1);
-	MLX5_SET(atomic_caps, c, atomic_operations, 3);		/* compare and swap, fetch and add */
+	/* Compare and swap, fetch and add. */
+	MLX5_SET(atomic_caps, c, atomic_operations, 3);
 	MLX5_SET(atomic_caps, c, atomic_size_qp, 8);
 }
 
@@ -153,7 +154,8 @@ u8 set_hca_cap(struct hca *h, struct cmd_io *io)
 	/* Of these the driver passes only what it sets. */
 	if (type == ATOMIC)
 		MLX5_SET(atomic_caps, h->cap_cur[type], atomic_req_8B_endianness_mode,
-			 MLX5_GET(set_hca_cap_in, io->in, capability.atomic_caps.atomic_req_8B_endianness_mode));
+			 MLX5_GET(set_hca_cap_in, io->in,
+				  capability.atomic_caps.atomic_req_8B_endianness_mode));
 	else
 		memcpy(h->cap_cur[type], (u8 *)io->in + at, min(io->inlen - at, CAP_SIZE));
 	return MLX5_CMD_STAT_OK;

@@ -1,10 +1,11 @@
 /*
- * The command interface: a page of 64-byte slots in guest memory, a doorbell in the initialisation segment, and mailboxes
- * for what does not fit into 16 bytes.
+ * The command interface: a page of 64-byte slots in guest memory, a doorbell in the initialisation
+ * segment, and mailboxes for what does not fit into 16 bytes.
  *
- * To add a command: write a function of type cmd_fn that reads io->in, writes io->out (both by MLX5_GET and MLX5_SET) and
- * returns a MLX5_CMD_STAT_*, and add a line to the table. Both buffers are as large as the layouts of mlx5_ifc.h ask, or
- * larger; what lies behind the layout (a page list) must be checked against io->inlen, io->outlen.
+ * To add a command: write a function of type cmd_fn that reads io->in, writes io->out (both by
+ * MLX5_GET and MLX5_SET) and returns a MLX5_CMD_STAT_*, and add a line to the table. Both buffers
+ * are as large as the layouts of mlx5_ifc.h ask, or larger; what lies behind the layout (a page
+ * list) must be checked against io->inlen, io->outlen.
  */
 #include "connectx.h"
 
@@ -26,7 +27,10 @@ enum {			/* MLX5_CMD_DELIVERY_STAT_*, which only the driver's cmd.c has */
 };
 
 /* All the small allocations have their number at the same place. */
-#define ID_AT(layout, field) _Static_assert(__mlx5_bit_off(layout, field) == 0x48 && __mlx5_bit_sz(layout, field) == 24, #layout)
+#define ID_AT(layout, field)                                       \
+	_Static_assert(__mlx5_bit_off(layout, field) == 0x48 &&    \
+			       __mlx5_bit_sz(layout, field) == 24, \
+		       #layout)
 ID_AT(alloc_pd_out, pd);
 ID_AT(alloc_uar_out, uar);
 ID_AT(alloc_xrcd_out, xrcd);
@@ -207,8 +211,11 @@ static u8 mad_ifc(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-#define CMD2(OP, layout, fn, table) \
-	{ MLX5_CMD_OP_##OP, #OP, MLX5_ST_SZ_BYTES(layout##_in), MLX5_ST_SZ_BYTES(layout##_out), fn, table }
+#define CMD2(OP, layout, fn, table)                                   \
+	{                                                             \
+		MLX5_CMD_OP_##OP, #OP, MLX5_ST_SZ_BYTES(layout##_in), \
+			MLX5_ST_SZ_BYTES(layout##_out), fn, table     \
+	}
 #define CMD(OP, name, fn) CMD2(OP, name, fn, 0)
 #define ALLOC(OP, name, what) CMD2(OP, name, allocate, offsetof(struct hca, what))
 #define FREE(OP, name, what) CMD2(OP, name, deallocate, offsetof(struct hca, what))
@@ -348,17 +355,19 @@ static u8 deliver(struct hca *h, struct mlx5_cmd_layout *lay)
 		return DELIVERY_NO_MEMORY;
 	}
 	memcpy(io.in, lay->in, min(inlen, sizeof(lay->in)));
-	err = mailboxes(h, be64_to_cpu(lay->in_ptr), (u8 *)io.in + 16, inlen > 16 ? inlen - 16 : 0, lay->token, false);
+	err = mailboxes(h, be64_to_cpu(lay->in_ptr), (u8 *)io.in + 16, inlen > 16 ? inlen - 16 : 0,
+			lay->token, false);
 	if (!err) {
 		record(h, "command", 0, 0, outlen, io.in, inlen);
 		status = run(h, &io);
 		if (status)
 			memset(io.out, 0, outlen);
 		*(u8 *)io.out = status;
-		((__be32 *)io.out)[1] = cpu_to_be32(status ? io.syndrome ? io.syndrome : 0xbad0000 | status : 0);
+		((__be32 *)io.out)[1] =
+			cpu_to_be32(status ? io.syndrome ? io.syndrome : 0xbad0000 | status : 0);
 		memcpy(lay->out, io.out, min(outlen, sizeof(lay->out)));
-		err = mailboxes(h, be64_to_cpu(lay->out_ptr), (u8 *)io.out + 16, outlen > 16 ? outlen - 16 : 0,
-				lay->token, true);
+		err = mailboxes(h, be64_to_cpu(lay->out_ptr), (u8 *)io.out + 16,
+				outlen > 16 ? outlen - 16 : 0, lay->token, true);
 	}
 	free(io.in);
 	free(io.out);

@@ -1,4 +1,7 @@
-/* A model of a ConnectX-5 virtual function, as far as mlx5_core and mlx5_ib need one. See README.md. */
+/*
+ * A model of a ConnectX-5 virtual function, as far as mlx5_core and mlx5_ib need one. See
+ * README.md.
+ */
 #ifndef CONNECTX_H
 #define CONNECTX_H
 
@@ -28,7 +31,8 @@ struct hca;
 struct table {
 	const char *name;
 	u32 first, n, used;
-	u32 next;		/* where to look for a free slot: a number is not used again at once */
+	/* Where to look for a free slot: a number is not used again at once. */
+	u32 next;
 	void **slot;
 };
 
@@ -39,11 +43,13 @@ void *table_del(struct table *t, u32 id);
 	for (u32 i = 0; (t)->slot && i < (t)->n; i++) \
 		if (((obj) = (t)->slot[i]))
 
-/* ---- what is counted: the last four must be 0 in the end (mkeys_enabled and dma_regions are levels) ---- */
+/* ---- what is counted: the last four must be 0 in the end ---- */
 
+/* mkeys_enabled and dma_regions are levels. */
 #define STATS(X) \
-	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) X(memory_faults) X(resumes) X(resumes_with_error) \
-	X(stale_resumes) X(mkeys_enabled) X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(dma_maps) \
+	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) \
+	X(memory_faults) X(resumes) X(resumes_with_error) X(stale_resumes) X(mkeys_enabled) \
+	X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(dma_maps) \
 	X(dma_regions) X(injected) X(iommu_faults) X(bad_commands) X(bad_umrs) X(violations)
 
 struct stats {
@@ -59,8 +65,10 @@ void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf
 
 /* ---- record.c: seeds for the fuzzers ---- */
 
-#define RECORD_HEADER 6		/* kind, argument; value, length of the data: 16 bits each, little endian */
-void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data, size_t len);
+/* kind, argument; value, length of the data: 16 bits each, little endian. */
+#define RECORD_HEADER 6
+void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data,
+	    size_t len);
 
 /* ---- dma.c: the memory that the device can reach ---- */
 
@@ -82,10 +90,13 @@ struct qbuf {
 	u64 size;
 };
 
-int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned page_shift, u32 page_offset, u64 size);
+int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned page_shift,
+	      u32 page_offset, u64 size);
 void qbuf_free(struct qbuf *b);
-u8 *qbuf_ptr(struct hca *h, const struct qbuf *b, u64 off, u64 len, bool write);	/* must not cross a page */
-bool qbuf_read(struct hca *h, const struct qbuf *b, u64 off, void *to, u64 len);	/* wraps around */
+/* Must not cross a page. */
+u8 *qbuf_ptr(struct hca *h, const struct qbuf *b, u64 off, u64 len, bool write);
+/* Wraps around. */
+bool qbuf_read(struct hca *h, const struct qbuf *b, u64 off, void *to, u64 len);
 
 /* ---- queue.c: event queues, completion queues ---- */
 
@@ -107,7 +118,8 @@ struct cq {
 	u8 cqc[MLX5_ST_SZ_BYTES(cqc)];
 };
 
-bool event(struct hca *h, u8 type, u8 subtype, const void *data, size_t len);	/* false: no EQ takes this type */
+/* false: no EQ takes this type. */
+bool event(struct hca *h, u8 type, u8 subtype, const void *data, size_t len);
 void eq_doorbell(struct hca *h, u32 val, bool arm);
 void cq_doorbell(struct hca *h, u32 hi, u32 cqn);
 /* Fills in the owner, writes it, raises the event. */
@@ -135,7 +147,10 @@ struct cmd_io {
 	u32 syndrome;
 };
 
-/* Allocation of an object is always answered with 24 bits in the third word; others are addressed likewise. */
+/*
+ * Allocation of an object is always answered with 24 bits in the third word; others are addressed
+ * likewise.
+ */
 void set_id(struct cmd_io *io, u32 id);
 u32 get_id(const struct cmd_io *io);
 
@@ -169,15 +184,16 @@ enum { ACC_READ = 1, ACC_WRITE = 2, ACC_ATOMIC = 4, ACC_REMOTE = 8 };
 
 struct xlat {
 	u64 iova, len;
-	u32 key;		/* on a page fault: of the mkey that has no translation, and where in it */
+	/* On a page fault: of the mkey that has no translation, and where in it. */
+	u32 key;
 	u64 va;
 	const char *why;	/* why denied */
 };
 
 /*
- * A guest can ask for more than can be done in its lifetime: lists of pieces of one byte, of lists of such. Each look at a
- * translation and each page that is copied is a step. An operation has so many, and a queue goes on later when it has
- * taken its turn.
+ * A guest can ask for more than can be done in its lifetime: lists of pieces of one byte, of lists
+ * of such. Each look at a translation and each page that is copied is a step. An operation has so
+ * many, and a queue goes on later when it has taken its turn.
  */
 #ifndef MAX_STEPS
 #define MAX_STEPS (1U << 24)
@@ -185,7 +201,8 @@ struct xlat {
 #endif
 
 #define PD_ANY (~0U)
-enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd, struct xlat *x);
+enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd,
+		      struct xlat *x);
 /* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
 /* How many MTTs in use lead to this memory. */
@@ -242,7 +259,8 @@ struct fault {
 };
 
 #define MAX_FAULTS 4096
-bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, const struct xlat *at, u64 left);
+bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s,
+		 const struct xlat *at, u64 left);
 void fault_cancel(struct hca *h, struct xfer *x);	/* a late PAGE_FAULT_RESUME has no effect */
 
 /* ---- qp.c ---- */
@@ -286,7 +304,10 @@ struct qp {
 void sq_doorbell(struct hca *h, u32 qpn);
 void sq_run(struct hca *h, struct qp *qp);
 void qp_error(struct hca *h, struct qp *qp);
-/* What has no doorbell: receive queues that the peer waits for, or to be flushed. True: call again soon. */
+/*
+ * What has no doorbell: receive queues that the peer waits for, or to be flushed. True: call again
+ * soon.
+ */
 bool qp_tick(struct hca *h);
 void qp_destroy(struct hca *h, struct qp *qp);
 
@@ -312,7 +333,8 @@ void door_read(struct hca *h, u64 off, void *to, u32 len);
 void door_write(struct hca *h, u64 off, const void *from, u32 len);
 void door_reset(struct hca *h);
 bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_OPCODE_UMR */
-bool hold(struct hca *h, u64 *until, u16 op);	/* is it to wait still? *until is 0 when it begins and when it may go on */
+/* Is it to wait still? *until is 0 when it begins and when it may go on. */
+bool hold(struct hca *h, u64 *until, u16 op);
 
 /* ---- vfio_user.c ---- */
 

@@ -1,4 +1,7 @@
-/* The data path: copies from one end to the other, page by page, and can stop at a page that is not there. */
+/*
+ * The data path: copies from one end to the other, page by page, and can stop at a page that is not
+ * there.
+ */
 #include "connectx.h"
 
 struct spot {
@@ -8,7 +11,8 @@ struct spot {
 };
 
 /* Where byte number at of the end is, and how many follow it there. */
-static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, u64 *n, unsigned int access, struct spot *s)
+static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, u64 *n,
+			  unsigned int access, struct spot *s)
 {
 	struct sge *sge = e->sge;
 	struct xlat to;
@@ -32,7 +36,8 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 		s->ptr = (u8 *)sge->inline_data + off;
 		return OK;
 	}
-	r = translate(h, sge->key, sge->va + off, *n, access | (e->remote ? ACC_REMOTE : 0), e->pd, &to);
+	r = translate(h, sge->key, sge->va + off, *n, access | (e->remote ? ACC_REMOTE : 0), e->pd,
+		      &to);
 	if (r == PAGE_FAULT) {
 		if (fault_raise(h, x, e == &x->dst, sge, &to, to.len))
 			return PAGE_FAULT;
@@ -90,7 +95,8 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 	do {
 		new = x->atomic == MLX5_OPCODE_ATOMIC_FA ? old + x->swap_add :
 		      old == x->compare ? x->swap_add : old;
-	} while (!__atomic_compare_exchange_n((u64 *)remote.ptr, &old, new, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+	} while (!__atomic_compare_exchange_n((u64 *)remote.ptr, &old, new, false, __ATOMIC_SEQ_CST,
+					      __ATOMIC_SEQ_CST));
 	memcpy(local.ptr, &old, 8);
 	dma_count(h, remote.iova, 8, true);
 	dma_count(h, local.iova, 8, true);

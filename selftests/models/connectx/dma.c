@@ -1,6 +1,7 @@
 /*
- * What QEMU maps for the device: guest RAM, and BARs of peers that are RAM. It is the table of an IOMMU: through a
- * vIOMMU it holds IOVAs, else guest physical (that is, bus) addresses. Each file is mapped once, as a whole.
+ * What QEMU maps for the device: guest RAM, and BARs of peers that are RAM. It is the table of an
+ * IOMMU: through a vIOMMU it holds IOVAs, else guest physical (that is, bus) addresses. Each file
+ * is mapped once, as a whole.
  */
 #include "connectx.h"
 
@@ -29,7 +30,8 @@ static int file_map(int fd, u64 offset, u64 size)
 	if (fstat(fd, &st) || offset > st.st_size || size > st.st_size - offset)
 		return -1;
 	for (i = 0; i < ARRAY_SIZE(files) && files[i].ptr; i++)
-		if (files[i].dev == st.st_dev && files[i].ino == st.st_ino && files[i].size == st.st_size)
+		if (files[i].dev == st.st_dev && files[i].ino == st.st_ino &&
+		    files[i].size == st.st_size)
 			return i;
 	if (i == ARRAY_SIZE(files))
 		return -1;
@@ -69,7 +71,10 @@ int dma_map(struct hca *h, u64 iova, u64 size, u64 offset, u32 prot, int fd)
 	at = find(h, iova);
 	if (at < h->nmap && h->map[at].iova <= iova + (size - 1))
 		return -EEXIST;
-	/* Memory that is no file is nothing that this process could reach; an access to it is a fault. */
+	/*
+	 * Memory that is no file is nothing that this process could reach; an access to it is a
+	 * fault.
+	 */
 	if (fd < 0)
 		return 0;
 	file = file_map(fd, offset, size);
@@ -77,7 +82,8 @@ int dma_map(struct hca *h, u64 iova, u64 size, u64 offset, u32 prot, int fd)
 		return -EINVAL;
 	if (h->nmap == h->map_room) {
 		size_t room = h->map_room ? 2 * h->map_room : 64;
-		struct dma_region *map = room > MAX_REGIONS ? NULL : realloc(h->map, room * sizeof(*map));
+		struct dma_region *map = room > MAX_REGIONS ? NULL :
+							      realloc(h->map, room * sizeof(*map));
 
 		if (!map)
 			return -ENOMEM;
@@ -87,7 +93,8 @@ int dma_map(struct hca *h, u64 iova, u64 size, u64 offset, u32 prot, int fd)
 	memmove(&h->map[at + 1], &h->map[at], (h->nmap - at) * sizeof(h->map[0]));
 	h->nmap++;
 	/* The first file is RAM: it is there before any device. */
-	h->map[at] = (struct dma_region){ iova, size, files[file].ptr + offset, prot & VFIO_DMA_WRITE, file > 0 };
+	h->map[at] = (struct dma_region){ iova, size, files[file].ptr + offset,
+					  prot & VFIO_DMA_WRITE, file > 0 };
 	h->stats.dma_maps++;
 	return 0;
 }
@@ -106,7 +113,8 @@ void dma_unmap(struct hca *h, u64 iova, u64 size)
 		return;
 	mtts = mtts_into(h, iova, size);
 	if (mtts)
-		violation(h, "unmapped [%#lx, %#lx] while %lu MTTs in use lead there", iova, last, mtts);
+		violation(h, "unmapped [%#lx, %#lx] while %lu MTTs in use lead there", iova, last,
+			  mtts);
 	memmove(&h->map[from], &h->map[to], (h->nmap - to) * sizeof(h->map[0]));
 	h->nmap -= to - from;
 }
@@ -197,7 +205,8 @@ bool dma_write(struct hca *h, u64 iova, const void *from, u64 len)
 	return true;
 }
 
-int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned int page_shift, u32 page_offset, u64 size)
+int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned int page_shift,
+	      u32 page_offset, u64 size)
 {
 	u64 need, i;
 

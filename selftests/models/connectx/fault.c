@@ -1,6 +1,7 @@
 /*
- * Page faults: the device tells the driver by an event and parks what it was doing until PAGE_FAULT_RESUME. In the
- * transport scheme the event names the WQE, or the remote access, that faults; in the memory scheme the mkey and address.
+ * Page faults: the device tells the driver by an event and parks what it was doing until
+ * PAGE_FAULT_RESUME. In the transport scheme the event names the WQE, or the remote access, that
+ * faults; in the memory scheme the mkey and address.
  */
 #include "connectx.h"
 
@@ -23,14 +24,19 @@ static struct fault *fault_new(struct hca *h)
 			continue;
 		h->fault_next = (f - h->fault + 1) % MAX_FAULTS;
 		*f = (struct fault){ .used = true };
-		/* 12 bits of slot; the rest tells a late answer to what was cancelled from one to its successor. */
-		f->token = (++h->fault_gen << 12 | (u64)(f - h->fault)) & (memory_scheme(h) ? 0xffffffffffff : 0xffffff);
+		/*
+		 * 12 bits of slot; the rest tells a late answer to what was cancelled from one to
+		 * its successor.
+		 */
+		f->token = (++h->fault_gen << 12 | (u64)(f - h->fault)) &
+			   (memory_scheme(h) ? 0xffffffffffff : 0xffffff);
 		return f;
 	}
 	return NULL;
 }
 
-bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, const struct xlat *at, u64 left)
+bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s,
+		 const struct xlat *at, u64 left)
 {
 	struct end *e = dst ? &x->dst : &x->src;
 	struct fault *f = ++x->refaults > MAX_REFAULTS ? NULL : fault_new(h);
@@ -39,7 +45,7 @@ bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, c
 
 	if (!f) {
 		if (x->refaults > MAX_REFAULTS)
-			violation(h, "mkey %#x, address %#lx: the driver resumes again and again, but the page is not there",
+			violation(h, "mkey %#x, address %#lx: resumed again and again, not there",
 				  at->key, at->va);
 		return false;
 	}
@@ -67,7 +73,8 @@ bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, c
 		p.wqe.token = cpu_to_be32((u32)f->token);
 		p.wqe.pftype_wq = cpu_to_be32((u32)e->pf_type << 24 | e->wq);
 	}
-	debug(h, "page fault %#lx: mkey %#x, address %#lx, done %lu of %lu", f->token, at->key, at->va, x->done, x->len);
+	debug(h, "page fault %#lx: mkey %#x, address %#lx, done %lu of %lu", f->token, at->key,
+	      at->va, x->done, x->len);
 	if (!event(h, MLX5_EVENT_TYPE_PAGE_FAULT, subtype, &p, sizeof(p))) {
 		f->used = false;
 		return false;

@@ -5,13 +5,15 @@
 static const char usage[] =
 	"usage: connectx [-m] [-r DIR] [-v] SOCKET\n"
 	"\n"
-	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a ConnectX-5 virtual function for it.\n"
+	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a ConnectX-5 virtual\n"
+	"function for it.\n"
 	"  -m  has the memory scheme of page faults, too; the driver then selects it\n"
 	"  -r  leaves what the driver and QEMU send in DIR: seeds for the fuzzers\n"
 	"  -v  prints each command and each change of the DMA map\n"
 	"\n"
-	"Ends with its client and prints its counters. exit: 0; 1 if the driver did what it must not (VIOLATION), if the\n"
-	"device went where nothing was mapped for it (IOMMU fault), or if a command or a UMR failed; 2 usage.\n";
+	"Ends with its client and prints its counters. exit: 0; 1 if the driver did what it must\n"
+	"not (VIOLATION), if the device went where nothing was mapped for it (IOMMU fault), or if\n"
+	"a command or a UMR failed; 2 usage.\n";
 
 int main(int argc, char **argv)
 {
@@ -50,5 +52,7 @@ int main(int argc, char **argv)
 #define X(name) printf("%s %lu\n", #name, h->stats.name);
 	STATS(X)
 #undef X
-	return rc ? rc : h->stats.iommu_faults || h->stats.bad_commands || h->stats.bad_umrs || h->stats.violations;
+	return rc ? rc :
+		    h->stats.iommu_faults || h->stats.bad_commands || h->stats.bad_umrs ||
+			       h->stats.violations;
 }

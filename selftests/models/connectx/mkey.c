@@ -1,4 +1,7 @@
-/* Memory keys: how an address of a memory region becomes one that the device can put on the bus; and UMR, which changes them. */
+/*
+ * Memory keys: how an address of a memory region becomes one that the device can put on the bus;
+ * and UMR, which changes them.
+ */
 #include "connectx.h"
 
 #include <stdlib.h>
@@ -7,7 +10,8 @@
 #define MAX_XLT (1ULL << 30)		/* of one mkey */
 #define MAX_XLT_ALL (64ULL << 30)	/* address space, not memory */
 #define MAX_DEPTH 4			/* as cap max_indirection */
-#define NULL_MKEY 0x200			/* the table of mkeys begins behind it; 0x100 ends scatter lists */
+/* The table of mkeys begins behind it; 0x100 ends scatter lists. */
+#define NULL_MKEY 0x200
 
 #define MKC(mk, field) MLX5_GET(mkc, (mk)->mkc, field)
 
@@ -47,7 +51,8 @@ static enum result page_fault(struct xlat *x, u32 key, u64 va)
 	return PAGE_FAULT;
 }
 
-static enum result translate_mtt(struct mkey *mk, u32 key, u64 va, u64 start, unsigned int access, struct xlat *x)
+static enum result translate_mtt(struct mkey *mk, u32 key, u64 va, u64 start, unsigned int access,
+				 struct xlat *x)
 {
 	u32 shift = MKC(mk, log_page_size);
 	u64 in_page = va & (BIT_ULL(shift) - 1);
@@ -67,7 +72,8 @@ static enum result translate_mtt(struct mkey *mk, u32 key, u64 va, u64 start, un
 	return OK;
 }
 
-static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32 pd, struct xlat *x, int depth)
+static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32 pd, struct xlat *x,
+			int depth)
 {
 	struct mkey *mk = find(h, key);
 	u64 start, off, size, i;
@@ -87,9 +93,10 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		return denied(x, "mkey of another PD");
 	/* The rights are those of the mkey that the request names. */
 	if (!depth) {
-		if (access & ACC_REMOTE && ((access & ACC_READ && !(access & ACC_ATOMIC) && !MKC(mk, rr)) ||
-					    (access & ACC_WRITE && !(access & ACC_ATOMIC) && !MKC(mk, rw)) ||
-					    (access & ACC_ATOMIC && !MKC(mk, a))))
+		if (access & ACC_REMOTE &&
+		    ((access & ACC_READ && !(access & ACC_ATOMIC) && !MKC(mk, rr)) ||
+		     (access & ACC_WRITE && !(access & ACC_ATOMIC) && !MKC(mk, rw)) ||
+		     (access & ACC_ATOMIC && !MKC(mk, a))))
 			return denied(x, "the mkey does not allow it to remote peers");
 		if (!(access & ACC_REMOTE) && access & ACC_WRITE && !MKC(mk, lw))
 			return denied(x, "the mkey does not allow local writes");
@@ -108,7 +115,8 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		x->iova = va;
 		return OK;
 	case MLX5_MKC_ACCESS_MODE_MTT:
-		return shift < 12 ? denied(x, "pages too small") : translate_mtt(mk, key, va, start, access, x);
+		return shift < 12 ? denied(x, "pages too small") :
+				    translate_mtt(mk, key, va, start, access, x);
 	case MLX5_MKC_ACCESS_MODE_KSM:
 		if (depth == MAX_DEPTH || shift < 12)
 			return denied(x, "indirect mkeys too deep");
@@ -119,7 +127,8 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		ksm = (struct mlx5_ksm *)mk->xlt + i;
 		off &= size - 1;
 		x->len = min(x->len, size - off);
-		return walk(h, be32_to_cpu(ksm->key), be64_to_cpu(ksm->va) + off, access, pd, x, depth + 1);
+		return walk(h, be32_to_cpu(ksm->key), be64_to_cpu(ksm->va) + off, access, pd, x,
+			    depth + 1);
 	case MLX5_MKC_ACCESS_MODE_KLMS:
 		if (depth == MAX_DEPTH)
 			return denied(x, "indirect mkeys too deep");
@@ -132,14 +141,16 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 				continue;
 			}
 			x->len = min(x->len, size - off);
-			return walk(h, be32_to_cpu(klm->key), be64_to_cpu(klm->va) + off, access, pd, x, depth + 1);
+			return walk(h, be32_to_cpu(klm->key), be64_to_cpu(klm->va) + off, access,
+				    pd, x, depth + 1);
 		}
 		return denied(x, "behind the KLMs");
 	}
 	return denied(x, "an access mode that the model does not have");
 }
 
-enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd, struct xlat *x)
+enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd,
+		      struct xlat *x)
 {
 	*x = (struct xlat){ .len = len };
 	return walk(h, key, va, access, pd, x, 0);
@@ -169,11 +180,15 @@ static u64 whole_pages(u64 size)
 	return (size + 4095) & ~4095ULL;
 }
 
-/* It takes no memory before it is used, and ends where a page does that nobody can use: so no index behind it goes unseen. */
+/*
+ * It takes no memory before it is used, and ends where a page does that nobody can use: so no index
+ * behind it goes unseen.
+ */
 static bool xlt_alloc(struct hca *h, struct mkey *mk)
 {
 	u64 room = whole_pages(mk->xlt_size);
-	u8 *p = mmap(NULL, room + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	u8 *p = mmap(NULL, room + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		     0);
 
 	if (p == MAP_FAILED)
 		return false;
@@ -215,7 +230,8 @@ static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 		/* Larger pages may reach beyond what is registered. */
 		if (MKC(mk, log_page_size) == 12 &&
 		    !dma_reaches(h, entry & ~0xfffULL, 4096, entry & MLX5_EN_WR) && !bad++)
-			violation(h, "mkey %#x: MTT %lu is %#lx, where the device cannot go", mk->index, i, entry);
+			violation(h, "mkey %#x: MTT %lu is %#lx, where the device cannot go",
+				  mk->index, i, entry);
 	}
 }
 
@@ -228,14 +244,15 @@ u8 create_mkey(struct hca *h, struct cmd_io *io)
 
 	if (!mk)
 		return MLX5_CMD_STAT_NO_RES_ERR;
-	memcpy(mk->mkc, MLX5_ADDR_OF(create_mkey_in, io->in, memory_key_mkey_entry), sizeof(mk->mkc));
+	memcpy(mk->mkc, MLX5_ADDR_OF(create_mkey_in, io->in, memory_key_mkey_entry),
+	       sizeof(mk->mkc));
 	mk->pg_access = MLX5_GET(create_mkey_in, io->in, pg_access);
 	octwords = MKC(mk, translations_octword_size);
 	given = MLX5_GET(create_mkey_in, io->in, translations_octword_actual_size) * 16ULL;
 	/* UMR writes units of 64 bytes. */
 	mk->xlt_size = mode(mk) == MLX5_MKC_ACCESS_MODE_PA ? 0 : (octwords * 16 + 63) & ~63ULL;
-	if (mk->xlt_size > MAX_XLT || mk->xlt_size > MAX_XLT_ALL - h->xlt_total || given > mk->xlt_size ||
-	    given > io->inlen - at) {
+	if (mk->xlt_size > MAX_XLT || mk->xlt_size > MAX_XLT_ALL - h->xlt_total ||
+	    given > mk->xlt_size || given > io->inlen - at) {
 		free(mk);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
@@ -275,7 +292,8 @@ u8 query_mkey(struct hca *h, struct cmd_io *io)
 
 	if (!mk)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
-	memcpy(MLX5_ADDR_OF(query_mkey_out, io->out, memory_key_mkey_entry), mk->mkc, sizeof(mk->mkc));
+	memcpy(MLX5_ADDR_OF(query_mkey_out, io->out, memory_key_mkey_entry), mk->mkc,
+	       sizeof(mk->mkc));
 	if (io->outlen > at && mk->xlt)
 		memcpy((u8 *)io->out + at, mk->xlt, min(io->outlen - at, mk->xlt_size));
 	return MLX5_CMD_STAT_OK;
@@ -325,12 +343,14 @@ static bool gather(struct hca *h, u8 *to, const struct mlx5_wqe_data_seg *seg, u
 	struct xlat x;
 
 	if (len > be32_to_cpu(seg->byte_count)) {
-		note(h, "UMR: %lu bytes of translations, but a data segment of %u", len, be32_to_cpu(seg->byte_count));
+		note(h, "UMR: %lu bytes of translations, but a data segment of %u", len,
+		     be32_to_cpu(seg->byte_count));
 		return false;
 	}
 	for (; len; to += x.len, va += x.len, len -= x.len)
 		if (translate(h, be32_to_cpu(seg->lkey), va, len, ACC_READ, pd, &x) != OK) {
-			note(h, "UMR: data segment with key %#x, address %#lx: %s", be32_to_cpu(seg->lkey), va, x.why);
+			note(h, "UMR: data segment with key %#x, address %#lx: %s",
+			     be32_to_cpu(seg->lkey), va, x.why);
 			return false;
 		} else if (!dma_read(h, x.iova, to, x.len)) {
 			return false;
@@ -343,7 +363,8 @@ static bool gather(struct hca *h, u8 *to, const struct mlx5_wqe_data_seg *seg, u
 
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 {
-	const u8 *mkey_seg = seg + sizeof(struct mlx5_wqe_umr_ctrl_seg), *rest = mkey_seg + sizeof(struct mlx5_mkey_seg);
+	const u8 *mkey_seg = seg + sizeof(struct mlx5_wqe_umr_ctrl_seg),
+		 *rest = mkey_seg + sizeof(struct mlx5_mkey_seg);
 	struct mkey *mk = table_get(&h->mkey, key >> 8);
 	struct mlx5_wqe_umr_ctrl_seg ctrl;
 	struct mlx5_wqe_data_seg data;
@@ -370,11 +391,13 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 	}
 	bytes = be16_to_cpu(ctrl.xlt_octowords) * 16ULL;
 	if (ctrl.flags & MLX5_UMR_TRANSLATION_OFFSET_EN)
-		at = ((u64)be32_to_cpu(ctrl.xlt_offset_47_16) << 16 | be16_to_cpu(ctrl.xlt_offset)) * 16;
+		at = ((u64)be32_to_cpu(ctrl.xlt_offset_47_16) << 16 |
+		      be16_to_cpu(ctrl.xlt_offset)) *
+		     16;
 	if (bytes) {
 		if (at > mk->xlt_size || bytes > mk->xlt_size - at) {
-			violation(h, "UMR of mkey %#x: translations [%#lx, %#lx) of %#lx bytes", key, at, at + bytes,
-				  mk->xlt_size);
+			violation(h, "UMR of mkey %#x: translations [%#lx, %#lx) of %#lx bytes",
+				  key, at, at + bytes, mk->xlt_size);
 			return MLX5_CQE_SYNDROME_MW_BIND_ERR;
 		}
 		if (ctrl.flags & MLX5_UMR_INLINE) {
@@ -392,7 +415,8 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 	h->stats.mkeys_enabled -= !MKC(mk, free);
 	merge(mk->mkc, aligned, be64_to_cpu(ctrl.mkey_mask));
 	h->stats.mkeys_enabled += !MKC(mk, free);
-	debug(h, "UMR of mkey %#x: mask %#lx, %lu bytes at %#lx", key, be64_to_cpu(ctrl.mkey_mask), bytes, at);
+	debug(h, "UMR of mkey %#x: mask %#lx, %lu bytes at %#lx", key, be64_to_cpu(ctrl.mkey_mask),
+	      bytes, at);
 	if (bytes)
 		check_mtts(h, mk, at / 8, bytes / 8);
 	return 0;

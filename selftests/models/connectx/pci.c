@@ -54,7 +54,8 @@ void interrupt(struct hca *h, unsigned int vec)
 
 	if (vec >= NVEC)
 		return;
-	h->irq_pending[vec] = h->irq[vec] < 0 || write(h->irq[vec], &one, sizeof(one)) != sizeof(one);
+	h->irq_pending[vec] = h->irq[vec] < 0 ||
+			      write(h->irq[vec], &one, sizeof(one)) != sizeof(one);
 	h->stats.interrupts++;
 }
 
@@ -88,7 +89,8 @@ static u32 iseg_read(struct hca *h, u32 at)
 	case offsetof(struct mlx5_init_seg, health.irisc_index):
 		return h->syndrome << 16;
 	case offsetof(struct mlx5_init_seg, health_counter):
-		return h->health_counter++ & 0xffffff;	/* standing still would mean that the firmware is dead */
+		/* Standing still would mean that the firmware is dead. */
+		return h->health_counter++ & 0xffffff;
 	}
 	return 0;
 }
@@ -128,8 +130,8 @@ static void uar_write(struct hca *h, u32 at, const u8 *from, u32 len)
 		return;
 	}
 	/*
-	 * Each send doorbell is the beginning of a buffer of 256 bytes, to which more of the WQE may be written. It is in
-	 * guest memory as well, so only its first 8 bytes count.
+	 * Each send doorbell is the beginning of a buffer of 256 bytes, to which more of the WQE
+	 * may be written. It is in guest memory as well, so only its first 8 bytes count.
 	 */
 	if (at >= UAR_SQ && at % 256 == 0 && len == 8)
 		sq_doorbell(h, be32_to_cpu(w[1]) >> 8);
@@ -219,7 +221,10 @@ bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len)
 		door_write(h, off, from, len);
 		break;
 	case REGION_CONFIG:
-		/* QEMU has the BARs and MSI-X; of the rest only the command register means something here. */
+		/*
+		 * QEMU has the BARs and MSI-X; of the rest only the command register means
+		 * something here.
+		 */
 		if (off <= 4 && off + len > 4) {
 			u8 command = ((const u8 *)from)[4 - off];
 
@@ -271,7 +276,8 @@ void *table_del(struct table *t, u32 id)
 
 void objects_free(struct hca *h, bool complain)
 {
-	struct table *all[] = { &h->pd, &h->uar, &h->xrcd, &h->td, &h->eq, &h->cq, &h->mkey, &h->qp, &h->srq };
+	struct table *all[] = { &h->pd, &h->uar,  &h->xrcd, &h->td, &h->eq,
+				&h->cq, &h->mkey, &h->qp,   &h->srq };
 	struct mkey *mk;
 	struct srq *srq;
 	struct eq *eq;
@@ -280,7 +286,8 @@ void objects_free(struct hca *h, bool complain)
 
 	for (size_t i = 0; complain && i < ARRAY_SIZE(all); i++)
 		if (all[i]->used)
-			violation(h, "the driver has left %u %s behind", all[i]->used, all[i]->name);
+			violation(h, "the driver has left %u %s behind", all[i]->used,
+				  all[i]->name);
 	door_reset(h);
 	table_for_each(&h->qp, i, qp)
 		qp_destroy(h, qp);

@@ -1,4 +1,7 @@
-/* Queue pairs and shared receive queues: their commands, send WQEs, completions, and traffic between QPs of this device. */
+/*
+ * Queue pairs and shared receive queues: their commands, send WQEs, completions, and traffic
+ * between QPs of this device.
+ */
 #include "connectx.h"
 
 #include <stdlib.h>
@@ -12,7 +15,8 @@ enum { RST, INIT, RTR, RTS, SQER, SQD, ERR };
 
 /* ---- completions ---- */
 
-static void complete_send(struct hca *h, struct qp *qp, u16 index, u8 opcode, u8 syndrome, u32 bytes)
+static void complete_send(struct hca *h, struct qp *qp, u16 index, u8 opcode, u8 syndrome,
+			  u32 bytes)
 {
 	struct mlx5_cqe64 cqe = { 0 };
 	struct mlx5_err_cqe *err = (struct mlx5_err_cqe *)&cqe;
@@ -28,10 +32,11 @@ static void complete_send(struct hca *h, struct qp *qp, u16 index, u8 opcode, u8
 	cq_push(h, QPC(qp, cqn_snd), &cqe, syndrome ? MLX5_CQE_REQ_ERR : MLX5_CQE_REQ, syndrome);
 }
 
-static void complete_recv(struct hca *h, struct qp *qp, struct srq *srq, u16 index, u8 opcode, u8 syndrome, u32 bytes,
-			  __be32 imm, u32 from, bool solicited)
+static void complete_recv(struct hca *h, struct qp *qp, struct srq *srq, u16 index, u8 opcode,
+			  u8 syndrome, u32 bytes, __be32 imm, u32 from, bool solicited)
 {
-	u32 cqn = qp->st == MLX5_QP_ST_XRC && srq ? MLX5_GET(srqc, srq->srqc, cqn) : QPC(qp, cqn_rcv);
+	u32 cqn = qp->st == MLX5_QP_ST_XRC && srq ? MLX5_GET(srqc, srq->srqc, cqn) :
+						    QPC(qp, cqn_rcv);
 	struct mlx5_cqe64 cqe = { 0 };
 	struct mlx5_err_cqe *err = (struct mlx5_err_cqe *)&cqe;
 
@@ -70,7 +75,8 @@ static bool rq_has(struct hca *h, struct qp *qp, struct srq *srq)
 }
 
 /* The next receive WQE of the SRQ, if there is one, or of the QP. */
-static bool rq_take(struct hca *h, struct qp *qp, struct srq *srq, struct end *e, u16 *index, u64 *room)
+static bool rq_take(struct hca *h, struct qp *qp, struct srq *srq, struct end *e, u16 *index,
+		    u64 *room)
 {
 	struct mlx5_wqe_data_seg seg[512 / 16];
 	struct mlx5_wqe_srq_next_seg next;
@@ -115,7 +121,8 @@ static bool rq_take(struct hca *h, struct qp *qp, struct srq *srq, struct end *e
 			break;
 		if (!len)
 			continue;
-		e->sge[e->n++] = (struct sge){ .key = be32_to_cpu(seg[i].lkey), .va = be64_to_cpu(seg[i].addr),
+		e->sge[e->n++] = (struct sge){ .key = be32_to_cpu(seg[i].lkey),
+					       .va = be64_to_cpu(seg[i].addr),
 					       .len = len };
 		*room += len;
 	}
@@ -130,12 +137,14 @@ static void rq_flush(struct hca *h, struct qp *qp)
 		return;
 	n = posted(h, qp->dbr + 4 * MLX5_RCV_DBR) - qp->rq_ci;
 	if (n > 1U << qp->log_rq) {
-		violation(h, "QP %#x: %u receive WQEs posted, there is room for %u", qp->qpn, n, 1U << qp->log_rq);
+		violation(h, "QP %#x: %u receive WQEs posted, there is room for %u", qp->qpn, n,
+			  1U << qp->log_rq);
 		qp->rq_ci += n;
 		return;
 	}
 	while (n--)
-		complete_recv(h, qp, NULL, qp->rq_ci++, 0, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0, 0, 0, false);
+		complete_recv(h, qp, NULL, qp->rq_ci++, 0, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0, 0, 0,
+			      false);
 }
 
 void qp_error(struct hca *h, struct qp *qp)
@@ -159,7 +168,8 @@ static void responder_error(struct hca *h, struct qp *qp, bool access)
 {
 	struct mlx5_eqe_qp_srq e = { .qp_srq_n = cpu_to_be32(qp->qpn) };
 
-	event(h, access ? MLX5_EVENT_TYPE_WQ_ACCESS_ERROR : MLX5_EVENT_TYPE_WQ_INVAL_REQ_ERROR, 0, &e, sizeof(e));
+	event(h, access ? MLX5_EVENT_TYPE_WQ_ACCESS_ERROR : MLX5_EVENT_TYPE_WQ_INVAL_REQ_ERROR, 0,
+	      &e, sizeof(e));
 	qp_error(h, qp);
 }
 
@@ -235,14 +245,18 @@ static void wqe_end(struct hca *h, struct qp *qp, enum result r)
 		return;
 	}
 	if (took && peer)
-		complete_recv(h, peer, srq, qp->recv_index, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, 0, 0, 0, false);
+		complete_recv(h, peer, srq, qp->recv_index, 0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, 0,
+			      0, 0, false);
 	if (peer)
 		responder_error(h, peer, !took);
 	if (qp->st == MLX5_QP_ST_UD) {
 		wqe_done(h, qp, 0, 0);
 		return;
 	}
-	wqe_done(h, qp, op->flags & RADDR ? MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR : MLX5_CQE_SYNDROME_REMOTE_OP_ERR, 0);
+	wqe_done(h, qp,
+		 op->flags & RADDR ? MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR :
+				     MLX5_CQE_SYNDROME_REMOTE_OP_ERR,
+		 0);
 }
 
 static void wqe_resumed(struct hca *h, struct xfer *x, enum result r)
@@ -255,8 +269,8 @@ static void wqe_resumed(struct hca *h, struct xfer *x, enum result r)
 
 static bool allows(const struct qp *peer, u8 right)
 {
-	return !right || (right == ACC_READ && QPC(peer, rre)) || (right == ACC_WRITE && QPC(peer, rwe)) ||
-	       (right == ACC_ATOMIC && QPC(peer, rae));
+	return !right || (right == ACC_READ && QPC(peer, rre)) ||
+	       (right == ACC_WRITE && QPC(peer, rwe)) || (right == ACC_ATOMIC && QPC(peer, rae));
 }
 
 /* Fills in the local end from the data segments. */
@@ -272,26 +286,33 @@ static bool gather(struct qp *qp, size_t at, size_t len, struct end *e)
 			count &= MLX5_WQE_INLINE_SEG_BYTE_COUNT_MASK;
 			if (at + 4 + count > len)
 				return false;
-			e->sge[e->n++] = (struct sge){ .inline_data = qp->wqe + at + 4, .len = count };
+			e->sge[e->n++] =
+				(struct sge){ .inline_data = qp->wqe + at + 4, .len = count };
 			at += (4 + count + 15) & ~15;
 			continue;
 		}
 		memcpy(&seg, qp->wqe + at, sizeof(seg));
 		/* No length stands for 2 GiB. */
-		e->sge[e->n++] = (struct sge){ .key = be32_to_cpu(seg.lkey), .va = be64_to_cpu(seg.addr),
+		e->sge[e->n++] = (struct sge){ .key = be32_to_cpu(seg.lkey),
+					       .va = be64_to_cpu(seg.addr),
 					       .len = count ? count : 1U << 31 };
 		at += sizeof(seg);
 	}
 	return true;
 }
 
-/* A request to another QP. False: the peer is not ready, try again. A datagram that cannot be delivered is lost. */
+/*
+ * A request to another QP. False: the peer is not ready, try again. A datagram that cannot be
+ * delivered is lost.
+ */
 static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size_t len)
 {
 	static const u8 no_grh[40];
 	bool datagram = qp->st == MLX5_QP_ST_UD;
 	struct xfer *x = &qp->x;
-	struct end local = { .pd = QPC(qp, pd), .pf_subtype = MLX5_PFAULT_SUBTYPE_WQE, .wq = qp->qpn,
+	struct end local = { .pd = QPC(qp, pd),
+			     .pf_subtype = MLX5_PFAULT_SUBTYPE_WQE,
+			     .wq = qp->qpn,
 			     .wqe_index = qp->wqe_index };
 	struct end remote = { .n = 0 };
 	size_t at = sizeof(struct mlx5_wqe_ctrl_seg);
@@ -310,8 +331,12 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 		memcpy(&av, qp->wqe + at, sizeof(av));
 		peer_qpn = be32_to_cpu(av.dqp_dct) & 0xffffff;
 		qkey = be32_to_cpu(av.key.qkey.qkey);
-		at += be32_to_cpu(av.dqp_dct) & MLX5_EXTENDED_UD_AV ? sizeof(av) : sizeof(struct mlx5_base_av);
-		/* There is room for a global header in front of the data, whether there is one or not. */
+		at += be32_to_cpu(av.dqp_dct) & MLX5_EXTENDED_UD_AV ? sizeof(av) :
+								      sizeof(struct mlx5_base_av);
+		/*
+		 * There is room for a global header in front of the data, whether there is one or
+		 * not.
+		 */
 		local.sge[local.n++] = (struct sge){ .inline_data = no_grh, .len = sizeof(no_grh) };
 	}
 	if (qp->st == MLX5_QP_ST_XRC) {
@@ -334,7 +359,8 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 		x->swap_add = be64_to_cpu(seg.swap_add);
 		x->compare = be64_to_cpu(seg.compare);
 	}
-	local.pf_type = op->flags & TO_US ? MLX5_WQE_PF_TYPE_REQ_READ_OR_ATOMIC : MLX5_WQE_PF_TYPE_REQ_SEND_OR_WRITE;
+	local.pf_type = op->flags & TO_US ? MLX5_WQE_PF_TYPE_REQ_READ_OR_ATOMIC :
+					    MLX5_WQE_PF_TYPE_REQ_SEND_OR_WRITE;
 	if (at > len || !gather(qp, at, len, &local) || (datagram && op->flags & RADDR)) {
 		wqe_done(h, qp, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, 0);
 		return true;
@@ -373,7 +399,8 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 		qp->took_recv = true;
 		if (!(op->flags & RADDR) && room < x->len) {
 			qp->took_recv = false;
-			complete_recv(h, peer, srq, qp->recv_index, 0, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, 0, 0, 0, false);
+			complete_recv(h, peer, srq, qp->recv_index, 0,
+				      MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, 0, 0, 0, false);
 			responder_error(h, peer, false);
 			wqe_done(h, qp, datagram ? 0 : MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR, 0);
 			return true;
@@ -381,10 +408,15 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 	}
 	if (op->flags & RADDR) {
 		/* The target QP of XRC belongs to nobody: the PD is that of the SRQ. */
-		remote = (struct end){ .n = 1, .remote = true, .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA,
-				       .pd = qp->st == MLX5_QP_ST_XRC && srq ? srq->pd : QPC(peer, pd) };
-		remote.pf_type = op->flags & TO_US ? 4 : 6;	/* the driver's MLX5_PFAULT_RDMA, MLX5_PFAULT_WRITE */
-		remote.sge[0] = (struct sge){ .key = be32_to_cpu(raddr.rkey), .va = be64_to_cpu(raddr.raddr),
+		remote = (struct end){ .n = 1,
+				       .remote = true,
+				       .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA,
+				       .pd = qp->st == MLX5_QP_ST_XRC && srq ? srq->pd :
+									       QPC(peer, pd) };
+		/* The driver's MLX5_PFAULT_RDMA, MLX5_PFAULT_WRITE. */
+		remote.pf_type = op->flags & TO_US ? 4 : 6;
+		remote.sge[0] = (struct sge){ .key = be32_to_cpu(raddr.rkey),
+					      .va = be64_to_cpu(raddr.raddr),
 					      .len = op->flags & ATOMIC ? 8 : x->len };
 	}
 	x->src = op->flags & TO_US ? remote : local;
@@ -412,7 +444,8 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 			return false;
 		injected = inject(h, MLX5_OPCODE_UMR);
 		syndrome = injected ? MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR :
-			   umr(h, be32_to_cpu(ctrl(qp)->umr_mkey), qp->wqe + 16, len - 16, QPC(qp, pd));
+				      umr(h, be32_to_cpu(ctrl(qp)->umr_mkey), qp->wqe + 16,
+					  len - 16, QPC(qp, pd));
 		h->stats.bad_umrs += syndrome && !injected;
 		wqe_done(h, qp, syndrome, 0);
 		return true;
@@ -472,7 +505,8 @@ void sq_run(struct hca *h, struct qp *qp)
 			return;
 		}
 		if (n > 1U << qp->log_sq || !wqe_fetch(h, qp, qp->sq_ci)) {
-			violation(h, "QP %#x: send queue of %u blocks: %u posted, or a bad WQE", qp->qpn, 1U << qp->log_sq, n);
+			violation(h, "QP %#x: send queue of %u blocks: %u posted, or a bad WQE",
+				  qp->qpn, 1U << qp->log_sq, n);
 			qp->sq_ci += n;
 			qp_error(h, qp);
 			return;
@@ -480,7 +514,8 @@ void sq_run(struct hca *h, struct qp *qp)
 		blocks = ((be32_to_cpu(ctrl(qp)->qpn_ds) & MLX5_WQE_CTRL_DS_MASK) + 3) / 4;
 		qp->sq_ci += blocks;
 		if (qp->state == ERR) {
-			complete_send(h, qp, qp->wqe_index, qp->opcode, MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0);
+			complete_send(h, qp, qp->wqe_index, qp->opcode,
+				      MLX5_CQE_SYNDROME_WR_FLUSH_ERR, 0);
 			continue;
 		}
 		qp->busy = true;
@@ -489,7 +524,8 @@ void sq_run(struct hca *h, struct qp *qp)
 		if (!wqe_run(h, qp)) {
 			u32 rnr = QPC(qp, rnr_retry);
 
-			qp->retries = rnr == FOR_EVER || qp->until ? -1 : (int)(rnr + 1) * RETRY_TICKS;
+			qp->retries = rnr == FOR_EVER || qp->until ? -1 :
+								     (int)(rnr + 1) * RETRY_TICKS;
 			h->ticking = true;
 		}
 	}
@@ -528,8 +564,11 @@ bool qp_tick(struct hca *h)
 		if (qp->retries > 0 && !--qp->retries) {
 			struct qp *peer = table_get(&h->qp, QPC(qp, remote_qpn));
 
-			wqe_done(h, qp, peer && (peer->state == RTR || peer->state == RTS) ?
-				 MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR : MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, 0);
+			wqe_done(h, qp,
+				 peer && (peer->state == RTR || peer->state == RTS) ?
+					 MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR :
+					 MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+				 0);
 		} else if (wqe_run(h, qp)) {
 			qp->retries = 0;
 			sq_run(h, qp);
@@ -565,8 +604,8 @@ u8 create_qp(struct hca *h, struct cmd_io *io)
 		qp->srq = table_get(&h->srq, QPC(qp, srqn_rmpn_xrqn));
 	if ((rq_type == MLX5_SRQ_RQ && !qp->srq) || !table_get(&h->cq, QPC(qp, cqn_snd)) ||
 	    (qp->has_rq && !table_get(&h->cq, QPC(qp, cqn_rcv))) ||
-	    qbuf_init(&qp->buf, (u8 *)io->in + pas, io->inlen - pas, QPC(qp, log_page_size) + 12, QPC(qp, page_offset),
-		      qp->sq_off + (qp->has_sq ? 64ULL << qp->log_sq : 0))) {
+	    qbuf_init(&qp->buf, (u8 *)io->in + pas, io->inlen - pas, QPC(qp, log_page_size) + 12,
+		      QPC(qp, page_offset), qp->sq_off + (qp->has_sq ? 64ULL << qp->log_sq : 0))) {
 		free(qp);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
@@ -632,8 +671,8 @@ static void take(struct qp *qp, u16 op, const void *in, u32 mask)
 	if (op == MLX5_CMD_OP_RST2INIT_QP) {
 		/* The driver creates its UMR QP without a PD. */
 		TAKE(pd);
-		mask |= MLX5_QP_OPTPAR_RRE | MLX5_QP_OPTPAR_RWE | MLX5_QP_OPTPAR_RAE | MLX5_QP_OPTPAR_PKEY_INDEX |
-			MLX5_QP_OPTPAR_PRI_PORT | MLX5_QP_OPTPAR_Q_KEY;
+		mask |= MLX5_QP_OPTPAR_RRE | MLX5_QP_OPTPAR_RWE | MLX5_QP_OPTPAR_RAE |
+			MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_PRI_PORT | MLX5_QP_OPTPAR_Q_KEY;
 	}
 	if (op == MLX5_CMD_OP_INIT2RTR_QP) {
 		TAKE(mtu);
@@ -721,8 +760,9 @@ u8 create_srq(struct hca *h, struct cmd_io *io)
 	srq->log_stride = MLX5_GET(srqc, srqc, log_rq_stride);
 	srq->dbr = MLX5_GET64(srqc, srqc, dbr_addr);
 	srq->pd = MLX5_GET(srqc, srqc, pd);
-	if (qbuf_init(&srq->buf, (u8 *)io->in + pas, io->inlen - pas, MLX5_GET(srqc, srqc, log_page_size) + 12,
-		      MLX5_GET(srqc, srqc, page_offset), 16ULL << (srq->log_size + srq->log_stride))) {
+	if (qbuf_init(&srq->buf, (u8 *)io->in + pas, io->inlen - pas,
+		      MLX5_GET(srqc, srqc, log_page_size) + 12, MLX5_GET(srqc, srqc, page_offset),
+		      16ULL << (srq->log_size + srq->log_stride))) {
 		free(srq);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
@@ -760,7 +800,8 @@ u8 query_srq(struct hca *h, struct cmd_io *io)
 
 	if (!srq)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
-	memcpy(MLX5_ADDR_OF(query_srq_out, io->out, srq_context_entry), srq->srqc, sizeof(srq->srqc));
+	memcpy(MLX5_ADDR_OF(query_srq_out, io->out, srq_context_entry), srq->srqc,
+	       sizeof(srq->srqc));
 	MLX5_SET(query_srq_out, io->out, srq_context_entry.lwm, srq->lwm);
 	return MLX5_CMD_STAT_OK;
 }

@@ -20,7 +20,8 @@ static bool eq_push(struct hca *h, struct eq *eq, u8 type, u8 subtype, const voi
 		violation(h, "EQ %u is full, event %#x is lost", eq->eqn, type);
 		return false;
 	}
-	p = (struct mlx5_eqe *)qbuf_ptr(h, &eq->buf, (u64)(eq->prod & (n - 1)) * sizeof(e), sizeof(e), true);
+	p = (struct mlx5_eqe *)qbuf_ptr(h, &eq->buf, (u64)(eq->prod & (n - 1)) * sizeof(e),
+					sizeof(e), true);
 	if (!p)
 		return false;
 	memcpy(&e.data, data, min(len, sizeof(e.data)));
@@ -73,10 +74,12 @@ u8 create_eq(struct hca *h, struct cmd_io *io)
 	eq->log_size = MLX5_GET(eqc, eqc, log_eq_size);
 	eq->intr = MLX5_GET(eqc, eqc, intr);
 	for (int i = 0; i < 4; i++)
-		eq->mask[i] = be64_to_cpu(((__be64 *)MLX5_ADDR_OF(create_eq_in, io->in, event_bitmask))[i]);
+		eq->mask[i] = be64_to_cpu(
+			((__be64 *)MLX5_ADDR_OF(create_eq_in, io->in, event_bitmask))[i]);
 	if (eq->log_size > 22 || MLX5_GET(eqc, eqc, intr) >= NVEC ||
-	    qbuf_init(&eq->buf, (u8 *)io->in + pas, io->inlen - pas, MLX5_GET(eqc, eqc, log_page_size) + 12,
-		      MLX5_GET(eqc, eqc, page_offset), sizeof(struct mlx5_eqe) << eq->log_size)) {
+	    qbuf_init(&eq->buf, (u8 *)io->in + pas, io->inlen - pas,
+		      MLX5_GET(eqc, eqc, log_page_size) + 12, MLX5_GET(eqc, eqc, page_offset),
+		      sizeof(struct mlx5_eqe) << eq->log_size)) {
 		free(eq);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
@@ -146,11 +149,13 @@ void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool sol
 	}
 	slot = cq->prod & ((1U << cq->log_size) - 1);
 	/* Of a CQE of 128 bytes the second half is what this is about. */
-	p = (struct mlx5_cqe64 *)qbuf_ptr(h, &cq->buf, ((u64)(slot + 1) << cq->cqe_shift) - 64, 64, true);
+	p = (struct mlx5_cqe64 *)qbuf_ptr(h, &cq->buf, ((u64)(slot + 1) << cq->cqe_shift) - 64, 64,
+					  true);
 	if (!p)
 		return;
 	memcpy(p, cqe, offsetof(struct mlx5_cqe64, op_own));
-	__atomic_store_n(&p->op_own, opcode << 4 | ((cq->prod >> cq->log_size) & 1), __ATOMIC_RELEASE);
+	__atomic_store_n(&p->op_own, opcode << 4 | ((cq->prod >> cq->log_size) & 1),
+			 __ATOMIC_RELEASE);
 	cq->prod = (cq->prod + 1) & 0xffffff;
 	if (solicited)
 		cq->last_solicited = cq->prod;
@@ -193,8 +198,9 @@ u8 create_cq(struct hca *h, struct cmd_io *io)
 	cq->dbr = MLX5_GET64(cqc, cqc, dbr_addr);
 	cq->overrun_ignore = MLX5_GET(cqc, cqc, oi);
 	if (cq->log_size > 22 || !table_get(&h->eq, cq->eqn) ||
-	    qbuf_init(&cq->buf, (u8 *)io->in + pas, io->inlen - pas, MLX5_GET(cqc, cqc, log_page_size) + 12,
-		      MLX5_GET(cqc, cqc, page_offset), 1ULL << (cq->log_size + cq->cqe_shift))) {
+	    qbuf_init(&cq->buf, (u8 *)io->in + pas, io->inlen - pas,
+		      MLX5_GET(cqc, cqc, log_page_size) + 12, MLX5_GET(cqc, cqc, page_offset),
+		      1ULL << (cq->log_size + cq->cqe_shift))) {
 		free(cq);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}
@@ -217,7 +223,8 @@ u8 destroy_cq(struct hca *h, struct cmd_io *io)
 	if (!cq)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
 	table_for_each(&h->qp, i, qp)
-		if (MLX5_GET(qpc, qp->qpc, cqn_snd) == cq->cqn || MLX5_GET(qpc, qp->qpc, cqn_rcv) == cq->cqn)
+		if (MLX5_GET(qpc, qp->qpc, cqn_snd) == cq->cqn ||
+		    MLX5_GET(qpc, qp->qpc, cqn_rcv) == cq->cqn)
 			return MLX5_CMD_STAT_RES_BUSY;
 	table_del(&h->cq, cq->cqn);
 	qbuf_free(&cq->buf);

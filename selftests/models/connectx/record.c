@@ -1,6 +1,7 @@
 /*
- * Leaves what the driver and QEMU send as seeds for the fuzzers (fuzz/fuzz.h): DIR/FUZZER/NUMBER, with so many records in
- * each. Only the beginning of a run is kept: what comes later is much the same.
+ * Leaves what the driver and QEMU send as seeds for the fuzzers (fuzz/fuzz.h): DIR/FUZZER/NUMBER,
+ * with so many records in each. Only the beginning of a run is kept: what comes later is much the
+ * same.
  */
 #include "connectx.h"
 
@@ -11,7 +12,8 @@
 #define SEED_SIZE 6000
 #define FILES 400
 
-void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data, size_t len)
+void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data,
+	    size_t len)
 {
 	static struct {
 		const char *fuzzer;

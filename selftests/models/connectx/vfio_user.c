@@ -1,7 +1,7 @@
 /*
- * The device's end of vfio-user: QEMU (-device vfio-user-pci) asks for accesses to regions, says what memory the device
- * can reach, and passes an eventfd for each interrupt. One client, one thread: what a message sets off is done before the
- * next one is read.
+ * The device's end of vfio-user: QEMU (-device vfio-user-pci) asks for accesses to regions, says
+ * what memory the device can reach, and passes an eventfd for each interrupt. One client, one
+ * thread: what a message sets off is done before the next one is read.
  */
 #include "connectx.h"
 
@@ -87,7 +87,8 @@ static bool receive(int sock, void *to, size_t len, struct msg *m)
 
 static bool reply(int sock, const struct msg *m, const void *body, u32 len, int error)
 {
-	struct header h = { m->h.id, m->h.command, sizeof(h) + len, REPLY | (error ? ERROR : 0), error };
+	struct header h = { m->h.id, m->h.command, sizeof(h) + len, REPLY | (error ? ERROR : 0),
+			    error };
 	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(body ? body : ""), len } };
 	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
 
@@ -155,7 +156,9 @@ static bool handle(struct hca *h, int sock, struct msg *m)
 	struct { u32 argsz, flags, index, cap; u64 size, offset; } region;
 	struct { u32 argsz, flags, index, count; } irq;
 	u32 info[4] = { sizeof(info), 3, REGIONS, IRQS };	/* can be reset, is PCI */
-	static const u32 sizes[REGIONS] = { [0] = BAR0_SIZE, [2] = BAR_MSIX_SIZE, [4] = BAR_DOOR_SIZE, [7] = 4096 };
+	static const u32 sizes[REGIONS] = {
+		[0] = BAR0_SIZE, [2] = BAR_MSIX_SIZE, [4] = BAR_DOOR_SIZE, [7] = 4096
+	};
 	int fd, err;
 
 #define TAKE(what, least) \
@@ -169,7 +172,8 @@ static bool handle(struct hca *h, int sock, struct msg *m)
 	switch (m->h.command) {
 	case VERSION:
 		memcpy(version.json, capabilities, sizeof(capabilities));
-		return reply(sock, m, &version, offsetof(typeof(version), json) + sizeof(capabilities), 0);
+		return reply(sock, m, &version,
+			     offsetof(typeof(version), json) + sizeof(capabilities), 0);
 	case DMA_MAP:
 		TAKE(map, sizeof(map));
 		fd = take_fd(m);
@@ -209,7 +213,8 @@ static bool handle(struct hca *h, int sock, struct msg *m)
 		return reply(sock, m, NULL, 0, set_irqs(h, m));
 	case REGION_READ:
 		TAKE(rw, 16);
-		if (rw.count > sizeof(rw.data) || !region_read(h, rw.region, rw.offset, rw.data, rw.count))
+		if (rw.count > sizeof(rw.data) ||
+		    !region_read(h, rw.region, rw.offset, rw.data, rw.count))
 			return reply(sock, m, NULL, 0, EINVAL);
 		return reply(sock, m, &rw, 16 + rw.count, 0);
 	case REGION_WRITE:
@@ -261,7 +266,8 @@ bool serve_message(struct hca *h, int sock)
 	bool good;
 
 	m.nfd = 0;
-	good = receive(sock, &m.h, sizeof(m.h), &m) && m.h.size >= sizeof(m.h) && m.h.size - sizeof(m.h) <= MAX_MSG;
+	good = receive(sock, &m.h, sizeof(m.h), &m) && m.h.size >= sizeof(m.h) &&
+	       m.h.size - sizeof(m.h) <= MAX_MSG;
 	if (good) {
 		m.len = m.h.size - sizeof(m.h);
 		good = receive(sock, m.body, m.len, &m);

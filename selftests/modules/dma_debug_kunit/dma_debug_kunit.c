@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What a driver may do without a report of dma-debug. Its reports go to the log: suite dma looks for them. */
+/*
+ * What a driver may do without a report of dma-debug. Its reports go to the log: suite dma looks
+ * for them.
+ */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
 

@@ -29,18 +29,21 @@ struct edu_mirror;
  * struct edu_backend - how the memory of a range is looked up and DMA mapped
  * @name: of the device node, a number follows
  * @map: prepare for a range, from which on its notifier may fire
- * @unmap: nothing may stay mapped, the device goes away or the file is closed; the second time there is nothing to do
+ * @unmap: nothing may stay mapped, the device goes away or the file is closed; the second time
+ *   there is nothing to do
  * @fault: fill the device page table, as EDU_HMM_FAULT says
  * @ioctl: the calls that only this one has
  *
- * All but @unmap are called with @gone_lock of the device held for reading, and the device is there; @unmap with @gone_lock
- * held. A backend keeps @map.pfn_list and @dma of struct edu_mirror, the device page table, under @lock.
+ * All but @unmap are called with @gone_lock of the device held for reading, and the device is
+ * there; @unmap with @gone_lock held. A backend keeps @map.pfn_list and @dma of struct edu_mirror,
+ * the device page table, under @lock.
  */
 struct edu_backend {
 	const char *name;
 	int (*map)(struct edu_mirror *m, struct edu_hmm_register *cmd);
 	void (*unmap)(struct edu_mirror *m);
-	int (*fault)(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags, u64 *refused);
+	int (*fault)(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags,
+		     u64 *refused);
 	long (*ioctl)(struct edu_mirror *m, unsigned int command, void __user *arg);
 };
 
@@ -62,15 +65,16 @@ enum { EDU_NODE_HMM, EDU_NODE_ODP, EDU_NODES };
 
 /**
  * struct edu - one edu device
- * @pdev: the PCI device; only to be used with @gone_lock held and @gone false, or by a mirror with its lock held and
- *	something mapped
+ * @pdev: the PCI device; only to be used with @gone_lock held and @gone false, or by a mirror with
+ *   its lock held and something mapped
  * @gone_lock: held for reading by whoever uses the device, for writing to take it away
  * @gone: the device was taken away
  * @stuck: a transfer did not end
  * @regs: its registers
  * @staging: one page of coherent memory, on the way to and from the buffer of the device
  * @staging_dma: its DMA address
- * @engine: the right to use the DMA engine and @staging. A semaphore, because EDU_HMM_ASYNC keeps it on return to user space
+ * @engine: the right to use the DMA engine and @staging. A semaphore, because EDU_HMM_ASYNC keeps
+ *   it on return to user space
  * @idle: the DMA engine has finished what it was told last
  * @mirrors: all open files with a range, protected by @mirrors_lock
  * @mirrors_lock: see @mirrors
@@ -120,7 +124,8 @@ struct edu {
  * @start: first address of the range
  * @npages: its length, 0 if there is none
  * @mapped: @map is allocated; false again when the device has gone
- * @map: the pages of the range, and the state of their DMA mapping; with @umem only the entries, copied when they were mapped
+ * @map: the pages of the range, and the state of their DMA mapping; with @umem only the entries,
+ *   copied when they were mapped
  * @dma: the device page table proper: DMA address of each page of @map that is mapped
  * @busy: the page that the DMA engine works on, or -1
  * @stats: counters

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * /dev/edu_hmmN: the DMA engine of QEMU's edu device works on the virtual addresses of a process, as an RDMA adapter with
- * on-demand paging does.
+ * /dev/edu_hmmN: the DMA engine of QEMU's edu device works on the virtual addresses of a process,
+ * as an RDMA adapter with on-demand paging does.
  *
- * Each open file mirrors one range of one process (EDU_HMM_REGISTER). The driver keeps a device page table for it: a page is
- * entered when it is faulted (EDU_HMM_FAULT, or EDU_HMM_DMA to a page that is not there), and dropped when the interval
- * notifier of the range fires. Pages in the memory of other devices are entered by their PCI peer-to-peer alias if there is
- * one that this device can reach, else they migrate to system memory.
+ * Each open file mirrors one range of one process (EDU_HMM_REGISTER). The driver keeps a device
+ * page table for it: a page is entered when it is faulted (EDU_HMM_FAULT, or EDU_HMM_DMA to a page
+ * that is not there), and dropped when the interval notifier of the range fires. Pages in the
+ * memory of other devices are entered by their PCI peer-to-peer alias if there is one that this
+ * device can reach, else they migrate to system memory.
  *
- * /dev/edu_odpN: the same device and the same calls, but the memory is looked up and DMA mapped by the on-demand paging of the
- * RDMA core, for a device that is not registered there. Where the two differ, it is said below.
+ * /dev/edu_odpN: the same device and the same calls, but the memory is looked up and DMA mapped by
+ * the on-demand paging of the RDMA core, for a device that is not registered there. Where the two
+ * differ, it is said below.
  *
- * Every call but EDU_HMM_STATS and EDU_HMM_WAIT has to come from the process that registered the range. Addresses are user
- * virtual addresses. Memory that does not answer (userfaultfd) keeps a device that is removed waiting. Errors that all calls
- * have in common:
+ * Every call but EDU_HMM_STATS and EDU_HMM_WAIT has to come from the process that registered the
+ * range. Addresses are user virtual addresses. Memory that does not answer (userfaultfd) keeps a
+ * device that is removed waiting. Errors that all calls have in common:
  *
  * ENODEV	the PCI device is gone
  * ENXIO	no range is registered
  * EPERM	the range is of another process, or memory to be written is read-only
- * EINVAL	not page aligned where that is asked for, empty, or not within the range; unknown flags
+ * EINVAL	not page aligned where that is asked for, empty, not within the range; unknown flags
  * EFAULT	an argument, or the memory, cannot be accessed
  * ENOMEM	no memory
  * EINTR	a signal came
@@ -48,7 +50,8 @@ enum edu_hmm_shape {
  * @shape: (out) enum edu_hmm_shape
  * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT
  *
- * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not cover system memory.
+ * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not
+ * cover system memory.
  */
 struct edu_hmm_register {
 	__u64 addr;
@@ -58,13 +61,18 @@ struct edu_hmm_register {
 };
 
 #define EDU_HMM_READ_ONLY	(1U << 0)	/* the device may not write */
-#define EDU_HMM_HUGETLB		(1U << 1)	/* the range is of huge pages, start and end too: one mapping for each */
-#define EDU_HMM_IMPLICIT	(1U << 2)	/* the range is a child of an implicit one; not with EDU_HMM_HUGETLB: EINVAL */
+/* The range is of huge pages, start and end too: one mapping for each. */
+#define EDU_HMM_HUGETLB		(1U << 1)
+/* The range is a child of an implicit one; not with EDU_HMM_HUGETLB: EINVAL. */
+#define EDU_HMM_IMPLICIT	(1U << 2)
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
-#define EDU_HMM_NO_FAULT	(1U << 1)	/* FAULT: only enter what is there. DMA: ENOENT instead of a fault */
-#define EDU_HMM_ASYNC		(1U << 2)	/* DMA: return when the engine has started on the memory */
-#define EDU_HMM_DOWNGRADE	(1U << 3)	/* FAULT of /dev/edu_odpN: the device may read only, as when mlx5 prefetches */
+/* FAULT: only enter what is there. DMA: ENOENT instead of a fault. */
+#define EDU_HMM_NO_FAULT	(1U << 1)
+/* DMA: return when the engine has started on the memory. */
+#define EDU_HMM_ASYNC		(1U << 2)
+/* FAULT of /dev/edu_odpN: the device may read only, as when mlx5 prefetches. */
+#define EDU_HMM_DOWNGRADE	(1U << 3)
 
 /**
  * struct edu_hmm_fault - enter pages into the device page table
@@ -72,15 +80,17 @@ struct edu_hmm_register {
  * @npages: (in) length in pages
  * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_DOWNGRADE
  * @pad: zero
- * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused in struct hmm_range. Of
- *	/dev/edu_odpN: by how much p2p_fallbacks of struct edu_hmm_stats has grown meanwhile
+ * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused
+ *   in struct hmm_range. Of /dev/edu_odpN: by how much p2p_fallbacks of struct edu_hmm_stats has
+ *   grown meanwhile
  *
- * /dev/edu_odpN writes the device page table in blocks of EDU_HMM_BLOCK pages (of huge pages with EDU_HMM_HUGETLB), counted
- * from the start of the range, as a ConnectX does: pages of the first and the last block that were mapped before are written
- * once more.
+ * /dev/edu_odpN writes the device page table in blocks of EDU_HMM_BLOCK pages (of huge pages with
+ * EDU_HMM_HUGETLB), counted from the start of the range, as a ConnectX does: pages of the first and
+ * the last block that were mapped before are written once more.
  *
- * Errors: EIO, a page could not be DMA mapped (of /dev/edu_odpN: EFAULT); ETIME, invalidated over and over for ten seconds;
- * EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page is smaller than EDU_HMM_HUGETLB says.
+ * Errors: EIO, a page could not be DMA mapped (of /dev/edu_odpN: EFAULT); ETIME, invalidated over
+ * and over for ten seconds; EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page
+ * is smaller than EDU_HMM_HUGETLB says.
  */
 struct edu_hmm_fault {
 	__u64 addr;
@@ -134,12 +144,13 @@ struct edu_hmm_state {
  * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_ASYNC
  * @pad: zero
  *
- * The device takes 100 ms for a transfer of up to 2048 bytes, and it needs one more between its buffer and the driver.
- * With EDU_HMM_ASYNC @addr to @addr + @len may not cross a multiple of EDU_HMM_ASYNC_BYTES; the engine then belongs to this
- * file until EDU_HMM_WAIT, which writes what was read to @ptr, or drops it if another process calls.
+ * The device takes 100 ms for a transfer of up to 2048 bytes, and it needs one more between its
+ * buffer and the driver. With EDU_HMM_ASYNC @addr to @addr + @len may not cross a multiple of
+ * EDU_HMM_ASYNC_BYTES; the engine then belongs to this file until EDU_HMM_WAIT, which writes what
+ * was read to @ptr, or drops it if another process calls.
  *
- * Errors: ENOENT, a page is not present or not writable, and EDU_HMM_NO_FAULT; EBUSY, EDU_HMM_WAIT is due; EIO also if the
- * device does not answer; ETIME and EHWPOISON as in struct edu_hmm_fault.
+ * Errors: ENOENT, a page is not present or not writable, and EDU_HMM_NO_FAULT; EBUSY, EDU_HMM_WAIT
+ * is due; EIO also if the device does not answer; ETIME and EHWPOISON as in struct edu_hmm_fault.
  */
 struct edu_hmm_dma {
 	__u64 addr;
@@ -167,8 +178,9 @@ struct edu_hmm_migrate {
  * struct edu_hmm_obstruct - keep a page from being DMA mapped
  * @addr: (in) page aligned address within the range, where nothing is mapped
  *
- * Puts something else where the page would be mapped, until the notifier fires for the page or the file is closed. Only for
- * /dev/edu_odpN, and only where there are IOVAs: ENOTTY, EOPNOTSUPP. EBUSY: there is one already.
+ * Puts something else where the page would be mapped, until the notifier fires for the page or the
+ * file is closed. Only for /dev/edu_odpN, and only where there are IOVAs: ENOTTY, EOPNOTSUPP.
+ * EBUSY: there is one already.
  */
 struct edu_hmm_obstruct {
 	__u64 addr;
@@ -180,7 +192,8 @@ struct edu_hmm_obstruct {
  * @faults: walks that filled the device page table
  * @dropped: entries dropped because the notifier fired
  * @waits: invalidations that had to wait for the DMA engine
- * @npages: pages that are DMA mapped, huge ones with EDU_HMM_HUGETLB. 0 of /dev/edu_hmmN, like the next two
+ * @npages: pages that are DMA mapped, huge ones with EDU_HMM_HUGETLB. 0 of /dev/edu_hmmN, like the
+ *   next two
  * @p2p_pages: see struct ib_umem_odp; in small pages
  * @p2p_fallbacks: likewise
  * @in_flight: 1 while the engine works on a page of the range

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The PCI side of QEMU's edu device (docs/specs/edu in its source): registers, interrupt, DMA engine.
+ * The PCI side of QEMU's edu device (docs/specs/edu in its source): registers, interrupt, DMA
+ * engine.
  *
- * The engine only moves bytes between a bus address and a buffer inside the device which the CPU cannot see, so that data of
- * the caller go through a page of coherent memory: two transfers for each piece.
+ * The engine only moves bytes between a bus address and a buffer inside the device which the CPU
+ * cannot see, so that data of the caller go through a page of coherent memory: two transfers for
+ * each piece.
  */
 #include <linux/dma-mapping.h>
 #include <linux/idr.h>
@@ -50,8 +52,8 @@ static irqreturn_t edu_irq(int irq, void *data)
  * @len: number of bytes, at most EDU_HMM_ASYNC_BYTES
  * @direction: whether the memory is read or written
  *
- * The other side is the start of the buffer in the device. The caller has the engine, @edu->gone_lock is held, and nothing
- * is in flight.
+ * The other side is the start of the buffer in the device. The caller has the engine,
+ * @edu->gone_lock is held, and nothing is in flight.
  */
 void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_direction direction)
 {
@@ -72,7 +74,8 @@ void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_dire
 
 /**
  * edu_engine_wait - wait for the end of what edu_engine_start() began
- * @edu: the device, under the same locks as for edu_engine_start(), or that of a mirror with something mapped
+ * @edu: the device, under the same locks as for edu_engine_start(), or that of a mirror with
+ *   something mapped
  *
  * Return: 0, or -EIO if the device does not answer. It then cannot do any DMA any more.
  */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of the edu device itself: a few device private pages, so that there is something which the mirror of a process must
- * find and not DMA map. What is behind a page is system memory, and the CPU copies.
+ * Memory of the edu device itself: a few device private pages, so that there is something which the
+ * mirror of a process must find and not DMA map. What is behind a page is system memory, and the
+ * CPU copies.
  */
 #include <linux/memremap.h>
 #include <linux/migrate.h>
@@ -58,8 +59,12 @@ static void edu_folio_free(struct folio *folio)
 	spin_unlock(&memory->lock);
 }
 
-/* Copy what is to move from the device to pages of system memory; @dst as migrate_vma_pages() wants it. */
-static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned long npages, gfp_t gfp)
+/*
+ * Copy what is to move from the device to pages of system memory; @dst as migrate_vma_pages() wants
+ * it.
+ */
+static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned long npages,
+			 gfp_t gfp)
 {
 	struct page *spage, *dpage;
 	unsigned long i;
@@ -136,7 +141,8 @@ static struct edu_memory *edu_memory_create(struct edu *edu)
 		if (!memory->backing[i])
 			goto free_backing;
 	}
-	region = request_free_mem_region(&iomem_resource, EDU_HMM_LOCAL_PAGES << PAGE_SHIFT, "edu_hmm");
+	region = request_free_mem_region(&iomem_resource, EDU_HMM_LOCAL_PAGES << PAGE_SHIFT,
+					 "edu_hmm");
 	if (IS_ERR(region))
 		goto free_backing;
 	memory->region = region;
@@ -255,7 +261,8 @@ void edu_memory_free(struct edu *edu)
 		return;
 	/* A page that is being faulted right now cannot be taken: look again. */
 	while (!bitmap_empty(memory->used, EDU_HMM_LOCAL_PAGES)) {
-		migrate_device_range(src, PHYS_PFN(memory->pagemap.range.start), EDU_HMM_LOCAL_PAGES);
+		migrate_device_range(src, PHYS_PFN(memory->pagemap.range.start),
+				     EDU_HMM_LOCAL_PAGES);
 		edu_copy_out(src, dst, EDU_HMM_LOCAL_PAGES, __GFP_NOFAIL);
 		migrate_device_pages(src, dst, EDU_HMM_LOCAL_PAGES);
 		migrate_device_finalize(src, dst, EDU_HMM_LOCAL_PAGES);

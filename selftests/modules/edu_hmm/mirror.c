@@ -2,9 +2,9 @@
 /*
  * Open files: the mirror of a range of user memory, by HMM if of /dev/edu_hmmN, and DMA to it.
  *
- * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, then either edu.mirrors_lock or mmap_lock (taken by HMM
- * and by user copies), edu_mirror.lock. The interval notifier takes only the last, and under it waits for the DMA engine,
- * whose interrupt takes none.
+ * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, then either edu.mirrors_lock
+ * or mmap_lock (taken by HMM and by user copies), edu_mirror.lock. The interval notifier takes only
+ * the last, and under it waits for the DMA engine, whose interrupt takes none.
  */
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
@@ -52,7 +52,8 @@ static unsigned long edu_drop(struct edu_mirror *m, unsigned long first, unsigne
 			continue;
 		page = hmm_pfn_to_page(entry);
 		/* The page table entry may be clean, and the page be dropped for it. */
-		if (hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i) && entry & HMM_PFN_WRITE && !is_pci_p2pdma_page(page))
+		if (hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i) && entry & HMM_PFN_WRITE &&
+		    !is_pci_p2pdma_page(page))
 			set_page_dirty(compound_head(page));
 		m->map.pfn_list[i] = 0;
 		m->dma[i] = 0;
@@ -82,11 +83,14 @@ void edu_mirrors_unmap(struct edu *edu)
 		m->backend->unmap(m);
 }
 
-static bool edu_invalidate(struct mmu_interval_notifier *mni, const struct mmu_notifier_range *inv, unsigned long seq)
+static bool edu_invalidate(struct mmu_interval_notifier *mni, const struct mmu_notifier_range *inv,
+			   unsigned long seq)
 {
 	struct edu_mirror *m = container_of(mni, struct edu_mirror, notifier);
-	unsigned long first = PHYS_PFN(max(inv->start, mni->interval_tree.start) - mni->interval_tree.start);
-	unsigned long last = PHYS_PFN(min(inv->end - 1, mni->interval_tree.last) - mni->interval_tree.start) + 1;
+	unsigned long first =
+		PHYS_PFN(max(inv->start, mni->interval_tree.start) - mni->interval_tree.start);
+	unsigned long last =
+		PHYS_PFN(min(inv->end - 1, mni->interval_tree.last) - mni->interval_tree.start) + 1;
 
 	if (mmu_notifier_range_blockable(inv))
 		mutex_lock(&m->lock);
@@ -114,7 +118,8 @@ static const struct mmu_interval_notifier_ops edu_notifier_ops = {
 };
 
 /* Enter what a walk has found, with m->lock held. */
-static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n, const unsigned long *pfns)
+static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
+		     const unsigned long *pfns)
 {
 	struct device *dev = &m->edu->pdev->dev;
 	struct pci_p2pdma_map_state state = {};
@@ -125,7 +130,10 @@ static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
 		idx = first + i;
 		if (!(pfns[i] & HMM_PFN_VALID))
 			continue;
-		/* Nothing was invalidated, so it is the same page; that it can be written may be new. */
+		/*
+		 * Nothing was invalidated, so it is the same page; that it can be written may be
+		 * new.
+		 */
 		if (edu_present(m, idx)) {
 			m->map.pfn_list[idx] |= pfns[i] & HMM_PFN_WRITE;
 			continue;
@@ -136,7 +144,10 @@ static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
 			continue;
 		dma = hmm_dma_map_pfn(dev, &m->map, idx, &state);
 		if (dma_mapping_error(dev, dma)) {
-			/* An importer in earnest would walk again without HMM_PFN_ALLOW_P2P; a test wants to see it. */
+			/*
+			 * An importer in earnest would walk again without HMM_PFN_ALLOW_P2P; a test
+			 * wants to see it.
+			 */
 			m->map.pfn_list[idx] = 0;
 			return -EIO;
 		}
@@ -146,8 +157,8 @@ static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
 }
 
 /* One walk of at most EDU_WALK_PAGES, into @pfns. */
-static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags, unsigned long *pfns,
-		    u64 *refused)
+static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags,
+		    unsigned long *pfns, u64 *refused)
 {
 	struct hmm_range range = {
 		.notifier = &m->notifier,
@@ -162,7 +173,8 @@ static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, 
 	int ret;
 
 	if (!(flags & EDU_HMM_NO_FAULT))
-		range.default_flags |= HMM_PFN_REQ_FAULT | (flags & EDU_HMM_WRITE ? HMM_PFN_REQ_WRITE : 0);
+		range.default_flags |= HMM_PFN_REQ_FAULT |
+				       (flags & EDU_HMM_WRITE ? HMM_PFN_REQ_WRITE : 0);
 	for (;;) {
 		range.nr_p2p_refused = 0;
 		ret = hmm_range_fault_unlocked_timeout(&range, EDU_TIMEOUT);
@@ -182,7 +194,8 @@ static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, 
 	return ret;
 }
 
-static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags, u64 *refused)
+static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long npages, u32 flags,
+		     u64 *refused)
 {
 	unsigned long *pfns, n;
 	int ret = 0;
@@ -201,8 +214,8 @@ static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long np
 }
 
 /*
- * May the caller use the range from @addr on, @len bytes of it? All calls begin with this, with gone_lock held.
- * Return: 0, or an errno.
+ * May the caller use the range from @addr on, @len bytes of it? All calls begin with this, with
+ * gone_lock held. Return: 0, or an errno.
  */
 static int edu_check(struct edu_mirror *m, u64 addr, u64 len)
 {
@@ -271,8 +284,8 @@ static int edu_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 		goto free_dma;
 	cmd->shape = edu_shape(dev, &m->map);
 	m->mapped = true;
-	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd->addr, cmd->npages << PAGE_SHIFT,
-					   &edu_notifier_ops);
+	ret = mmu_interval_notifier_insert(&m->notifier, current->mm, cmd->addr,
+					   cmd->npages << PAGE_SHIFT, &edu_notifier_ops);
 	if (ret)
 		goto free_map;
 	return 0;
@@ -357,7 +370,8 @@ static int edu_ioctl_fault(struct edu_mirror *m, void __user *arg)
 	if (ret)
 		return ret;
 	cmd.refused = 0;
-	ret = m->backend->fault(m, PHYS_PFN(cmd.addr - m->start), cmd.npages, cmd.flags, &cmd.refused);
+	ret = m->backend->fault(m, PHYS_PFN(cmd.addr - m->start), cmd.npages, cmd.flags,
+				&cmd.refused);
 	if (ret)
 		return ret;
 	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;
@@ -403,7 +417,9 @@ static int edu_ioctl_state(struct edu_mirror *m, void __user *arg)
 	for (i = 0; i < cmd.npages; i++)
 		edu_describe(m, PHYS_PFN(cmd.addr - m->start) + i, pages + i);
 	mutex_unlock(&m->lock);
-	ret = copy_to_user(u64_to_user_ptr(cmd.pages), pages, cmd.npages * sizeof(*pages)) ? -EFAULT : 0;
+	ret = copy_to_user(u64_to_user_ptr(cmd.pages), pages, cmd.npages * sizeof(*pages)) ?
+		      -EFAULT :
+		      0;
 	kvfree(pages);
 	return ret;
 }
@@ -416,8 +432,8 @@ static int edu_stage(struct edu *edu, size_t len, enum edu_direction direction)
 }
 
 /*
- * Let the engine go between its buffer and the memory, or access memory of the device itself right away. With m->lock held,
- * and the page is present.
+ * Let the engine go between its buffer and the memory, or access memory of the device itself right
+ * away. With m->lock held, and the page is present.
  */
 static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 {
@@ -432,14 +448,18 @@ static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 				 piece->flags & EDU_HMM_WRITE ? EDU_TO_MEMORY : EDU_FROM_MEMORY);
 		return;
 	}
-	local = page_address(edu_memory_backing(hmm_pfn_to_page(m->map.pfn_list[idx]))) + offset_in_page(piece->addr);
+	local = page_address(edu_memory_backing(hmm_pfn_to_page(m->map.pfn_list[idx]))) +
+		offset_in_page(piece->addr);
 	if (piece->flags & EDU_HMM_WRITE)
 		memcpy(local, edu->staging, piece->len);
 	else
 		memcpy(edu->staging, local, piece->len);
 }
 
-/* Begin with a piece that lies in one page and fits into the buffer, as far as the memory is concerned. */
+/*
+ * Begin with a piece that lies in one page and fits into the buffer, as far as the memory is
+ * concerned.
+ */
 static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 {
 	bool write = piece->flags & EDU_HMM_WRITE;
@@ -516,16 +536,20 @@ static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 		return ret;
 	if (m->async.len)
 		return -EBUSY;
-	if (cmd.flags & EDU_HMM_ASYNC && cmd.len > EDU_HMM_ASYNC_BYTES - cmd.addr % EDU_HMM_ASYNC_BYTES)
+	if (cmd.flags & EDU_HMM_ASYNC &&
+	    cmd.len > EDU_HMM_ASYNC_BYTES - cmd.addr % EDU_HMM_ASYNC_BYTES)
 		return -EINVAL;
-	/* Who waits for the engine does not hold gone_lock: who has the engine needs it to go on. */
+	/*
+	 * Who waits for the engine does not hold gone_lock: who has the engine needs it to go on.
+	 */
 	if (down_interruptible(&edu->engine))
 		return -EINTR;
 	piece = cmd;
 	for (done = 0; !ret && done < cmd.len; done += piece.len) {
 		piece.addr = cmd.addr + done;
 		piece.ptr = cmd.ptr + done;
-		piece.len = min(cmd.len - done, EDU_HMM_ASYNC_BYTES - piece.addr % EDU_HMM_ASYNC_BYTES);
+		piece.len =
+			min(cmd.len - done, EDU_HMM_ASYNC_BYTES - piece.addr % EDU_HMM_ASYNC_BYTES);
 		/* No longer than that is a device that goes away kept waiting. */
 		guard(rwsem_read)(&edu->gone_lock);
 		ret = edu->gone ? -ENODEV : edu_begin(m, &piece);
@@ -546,7 +570,10 @@ static int edu_wait(struct edu_mirror *m)
 	struct edu *edu = m->edu;
 	int ret;
 
-	/* What was read is for the process that asked for it. Here the other one ends the transfer, or the file is closed. */
+	/*
+	 * What was read is for the process that asked for it. Here the other one ends the transfer,
+	 * or the file is closed.
+	 */
 	if (current->mm != m->mm)
 		m->async.flags |= EDU_HMM_WRITE;
 	down_read(&edu->gone_lock);
@@ -581,7 +608,8 @@ static int edu_ioctl_migrate(struct edu_mirror *m, void __user *arg)
 	if (!ret && cmd.npages > EDU_HMM_LOCAL_PAGES)
 		ret = -EINVAL;
 	if (!ret)
-		ret = edu_memory_migrate(m->edu, cmd.addr, cmd.addr + (cmd.npages << PAGE_SHIFT), &cmd.moved);
+		ret = edu_memory_migrate(m->edu, cmd.addr, cmd.addr + (cmd.npages << PAGE_SHIFT),
+					 &cmd.moved);
 	if (ret)
 		return ret;
 	return copy_to_user(arg, &cmd, sizeof(cmd)) ? -EFAULT : 0;

@@ -186,7 +186,8 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 	return 0;
 }
 
-static struct ib_umem_odp *edu_odp_get(struct edu *edu, const struct edu_hmm_register *cmd, int access)
+static struct ib_umem_odp *edu_odp_get(struct edu *edu, const struct edu_hmm_register *cmd,
+				       int access)
 {
 	u64 size = cmd->npages << PAGE_SHIFT;
 	struct ib_umem_odp *root, *umem;

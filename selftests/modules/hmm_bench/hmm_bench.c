@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/hmm_bench: measures hmm_range_fault() and the on-demand paging of the RDMA core, on kernels with and without the
- * patches. The memory is made by the program that asks; nothing but the call itself is measured.
+ * /dev/hmm_bench: measures hmm_range_fault() and the on-demand paging of the RDMA core, on kernels
+ * with and without the patches. The memory is made by the program that asks; nothing but the call
+ * itself is measured.
  */
 #include <linux/bitops.h>
 #include <linux/cleanup.h>
@@ -154,7 +155,10 @@ static void hmm_bench_count(struct hmm_bench_cmd *cmd, const unsigned long *pfns
 	}
 }
 
-/* Not inlined, so that around the call there are the same instructions whatever the rest is compiled to. */
+/*
+ * Not inlined, so that around the call there are the same instructions whatever the rest is
+ * compiled to.
+ */
 static noinline int hmm_bench_range_fault(struct hmm_range *range, u64 *cost)
 {
 	u64 start = rdtsc();
@@ -218,8 +222,8 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 }
 
 /*
- * What populate_mtt() of mlx5 does. The patches have moved the mapping from there to the core, so that only both together
- * can be compared.
+ * What populate_mtt() of mlx5 does. The patches have moved the mapping from there to the core, so
+ * that only both together can be compared.
  */
 static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 {
@@ -253,8 +257,8 @@ static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 }
 
 /*
- * Counts what reaches the page table of an IOMMU, by standing between. There is one at a time, and its device does nothing
- * else meanwhile.
+ * Counts what reaches the page table of an IOMMU, by standing between. There is one at a time, and
+ * its device does nothing else meanwhile.
  */
 static struct hmm_bench_iommu {
 	struct pt_iommu *pt;
@@ -329,8 +333,12 @@ static void hmm_bench_count_end(struct hmm_bench_cmd *cmd)
 	cmd->flushes = c->flushes;
 }
 
-/* Map all of an MR and make the device's table of it. Returns with umem_mutex held, unless it fails. */
-static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __be64 *table, size_t n)
+/*
+ * Map all of an MR and make the device's table of it. Returns with umem_mutex held, unless it
+ * fails.
+ */
+static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __be64 *table,
+			 size_t n)
 {
 	u64 start = rdtsc();
 	int ret;
@@ -427,7 +435,8 @@ static void hmm_bench_drop(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 /* What a mapping of a folio as a whole would save, and what it would take away. */
 static int hmm_bench_link(struct hmm_bench_cmd *cmd)
 {
-	const size_t all = HPAGE_PMD_SIZE, step = cmd->what == HMM_BENCH_LINK_FOLIO ? all : PAGE_SIZE;
+	const size_t all = HPAGE_PMD_SIZE,
+		     step = cmd->what == HMM_BENCH_LINK_FOLIO ? all : PAGE_SIZE;
 	const size_t unmap_step = cmd->what == HMM_BENCH_LINK ? PAGE_SIZE : all;
 	struct device *dev = hmm_bench_edu[0] ? &hmm_bench_edu[0]->dev : NULL;
 	struct dma_iova_state state;
@@ -457,7 +466,8 @@ static int hmm_bench_link(struct hmm_bench_cmd *cmd)
 unlink:
 	start = rdtsc();
 	for (size_t done = 0; done < offset; done += unmap_step)
-		dma_iova_unlink(dev, &state, done, min(unmap_step, offset - done), DMA_BIDIRECTIONAL, 0);
+		dma_iova_unlink(dev, &state, done, min(unmap_step, offset - done),
+				DMA_BIDIRECTIONAL, 0);
 	cmd->unmap = hmm_bench_since(start);
 
 	if (!ret && step == all) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * /dev/hmm_bench: what it costs to find memory, in ticks of the time stamp counter. With QEMU's -icount shift=0 these are
- * instructions.
+ * /dev/hmm_bench: what it costs to find memory, in ticks of the time stamp counter. With QEMU's
+ * -icount shift=0 these are instructions.
  */
 #ifndef HMM_BENCH_UAPI_H
 #define HMM_BENCH_UAPI_H
@@ -15,15 +15,18 @@
  * @HMM_BENCH_COPY: copy a page of RAM, by copy_highpage()
  * @HMM_BENCH_COPY_BAR: copy a page as one of a BAR, by memcpy_fromio()
  * @HMM_BENCH_WALK: hmm_range_fault(), as often as it takes
- * @HMM_BENCH_ODP: ib_umem_odp_map_dma_and_lock() for a new MR of a device that does DMA, and the address of each page for
- *	the table of the device
+ * @HMM_BENCH_ODP: ib_umem_odp_map_dma_and_lock() for a new MR of a device that does DMA, and the
+ *   address of each page for the table of the device
  * @HMM_BENCH_ODP_VIRT: the same for a device that does none (rxe, siw)
- * @HMM_BENCH_HOLD: HMM_BENCH_ODP, but the MR stays, and its pages stay mapped until they are invalidated
+ * @HMM_BENCH_HOLD: HMM_BENCH_ODP, but the MR stays, and its pages stay mapped until they are
+ *   invalidated
  * @HMM_BENCH_HELD: what became of the MRs of HMM_BENCH_HOLD since the last time this was asked
  * @HMM_BENCH_DROP: ib_umem_odp_release() for each of them, the latest first
- * @HMM_BENCH_LINK: map and unmap 512 contiguous pages for an IOMMU, one by one as hmm_dma_map_pfn() does
+ * @HMM_BENCH_LINK: map and unmap 512 contiguous pages for an IOMMU, one by one as hmm_dma_map_pfn()
+ *   does
  * @HMM_BENCH_LINK_RANGE: the same, but unmap them all at once
- * @HMM_BENCH_LINK_FOLIO: map them all at once, too, and then what is left of such a mapping when its first page is unmapped
+ * @HMM_BENCH_LINK_FOLIO: map them all at once, too, and then what is left of such a mapping when
+ *   its first page is unmapped
  */
 enum hmm_bench_what {
 	HMM_BENCH_CLOCK,
@@ -40,11 +43,15 @@ enum hmm_bench_what {
 	HMM_BENCH_LINK_FOLIO,
 };
 
-#define HMM_BENCH_FAULT		(1U << 0)	/* ask for the pages, otherwise only for their state */
+/* Ask for the pages, otherwise only for their state. */
+#define HMM_BENCH_FAULT		(1U << 0)
 #define HMM_BENCH_WRITE		(1U << 1)	/* and for write access */
-#define HMM_BENCH_P2P		(1U << 2)	/* HMM_BENCH_WALK: with HMM_PFN_ALLOW_P2P for the first edu device */
-#define HMM_BENCH_COUNT		(1U << 3)	/* HMM_BENCH_ODP: count calls of the IOMMU, which takes instructions itself */
-#define HMM_BENCH_HUGETLB	(1U << 4)	/* HMM_BENCH_ODP: an MR of huge pages; what is counted are these */
+/* HMM_BENCH_WALK: with HMM_PFN_ALLOW_P2P for the first edu device. */
+#define HMM_BENCH_P2P		(1U << 2)
+/* HMM_BENCH_ODP: count calls of the IOMMU, which takes instructions itself. */
+#define HMM_BENCH_COUNT		(1U << 3)
+/* HMM_BENCH_ODP: an MR of huge pages; what is counted are these. */
+#define HMM_BENCH_HUGETLB	(1U << 4)
 
 /* edu devices, and MRs that one file can hold */
 #define HMM_BENCH_IMPORTERS	4
@@ -60,18 +67,21 @@ enum hmm_bench_what {
  * @pad: 0
  * @walks: (out) calls of hmm_range_fault()
  * @cost: (out) ticks
- * @unmap: (out) HMM_BENCH_ODP: ticks of ib_umem_odp_unmap_dma_pages(); HMM_BENCH_HELD: of the same in the notifiers
+ * @unmap: (out) HMM_BENCH_ODP: ticks of ib_umem_odp_unmap_dma_pages(); HMM_BENCH_HELD: of the same
+ *   in the notifiers
  * @valid: (out) pages that were found
  * @huge: (out) of these, pages of a PMD
  * @p2p: (out) of these, pages of PCI devices
  * @owned: (out) of these, device private pages
  * @refused: (out) pages whose alias was refused
- * @mapped: (out) HMM_BENCH_ODP: pages that were mapped by dma_map_phys() or dma_iova_link(): all but bus addresses
+ * @mapped: (out) HMM_BENCH_ODP: pages that were mapped by dma_map_phys() or dma_iova_link(): all
+ *   but bus addresses
  * @maps: (out) HMM_BENCH_COUNT: calls that map something in the IOMMU
  * @unmaps: (out) HMM_BENCH_COUNT: calls that unmap something there
  * @flushes: (out) HMM_BENCH_COUNT: invalidations of its cache
  * @calls: (out) HMM_BENCH_HELD: calls of the notifiers of MRs
- * @zapped: (out) HMM_BENCH_HELD: pages that these unmapped; HMM_BENCH_LINK_FOLIO: pages without a mapping after one was unmapped
+ * @zapped: (out) HMM_BENCH_HELD: pages that these unmapped; HMM_BENCH_LINK_FOLIO: pages without a
+ *   mapping after one was unmapped
  */
 struct hmm_bench_cmd {
 	__u64 addr;

@@ -202,7 +202,10 @@ static void window_bench_run(struct window_bench *b)
 				cmd->cost += ticks;
 			if (window_bench_random(&random) % 4)
 				window_bench_peer(b, next);
-			/* With four pages handed out for one freed, four of five blocks have one: more than windows. */
+			/*
+			 * With four pages handed out for one freed, four of five blocks have one:
+			 * more than windows.
+			 */
 			next = window_bench_random(&random) % cmd->blocks;
 			if (window_bench_random(&random) % 4 == 0 && b->live[next])
 				window_bench_free(b, next);
@@ -218,8 +221,10 @@ static void window_bench_run(struct window_bench *b)
 static int window_bench_measure(struct window_bench_cmd *cmd)
 {
 	struct window_bench *b __free(kvfree) = kvzalloc_obj(*b);
-	struct nouveau_dmem_block *block __free(kvfree) = kvcalloc(cmd->blocks, sizeof(*block), GFP_KERNEL);
-	struct nouveau_dmem_block **backing __free(kvfree) = kvcalloc(cmd->windows, sizeof(*backing), GFP_KERNEL);
+	struct nouveau_dmem_block *block __free(kvfree) =
+		kvcalloc(cmd->blocks, sizeof(*block), GFP_KERNEL);
+	struct nouveau_dmem_block **backing __free(kvfree) =
+		kvcalloc(cmd->windows, sizeof(*backing), GFP_KERNEL);
 	bool *posted __free(kvfree) = kvcalloc(cmd->blocks, sizeof(*posted), GFP_KERNEL);
 	bool *live __free(kvfree) = kvcalloc(cmd->blocks, sizeof(*live), GFP_KERNEL);
 	struct nouveau_dmem_window_stat stat;
@@ -234,7 +239,8 @@ static int window_bench_measure(struct window_bench_cmd *cmd)
 	b->posted = posted;
 	b->live = live;
 	b->cmd = cmd;
-	ret = nouveau_dmem_windows_init(&b->w, &window_bench_ops, &b->lock, FIRST_PFN, cmd->windows);
+	ret = nouveau_dmem_windows_init(&b->w, &window_bench_ops, &b->lock, FIRST_PFN,
+					cmd->windows);
 	if (ret)
 		return ret;
 
@@ -266,7 +272,8 @@ static long window_bench_ioctl(struct file *file, unsigned int command, unsigned
 		return -ENOTTY;
 	if (copy_from_user(&cmd, (void __user *)arg, sizeof(cmd)))
 		return -EFAULT;
-	if (cmd.what > WINDOW_BENCH_MIX || !cmd.windows || cmd.blocks <= cmd.windows || cmd.blocks > MAX_BLOCKS)
+	if (cmd.what > WINDOW_BENCH_MIX || !cmd.windows || cmd.blocks <= cmd.windows ||
+	    cmd.blocks > MAX_BLOCKS)
 		return -EINVAL;
 	cmd = (struct window_bench_cmd) {
 		.what = cmd.what,

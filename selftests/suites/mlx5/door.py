@@ -28,72 +28,16 @@ from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
 
-sys.path.append("/suites/rxe")
-from verbs import Link, Skipped
+from backdoor import DONE, FAIL, FAILED, BUSY, READ, STATUS, SYNDROME, WRITE, Door
 
-PAGE = 4096
-# Registers of a channel: selftests/models/connectx/backdoor.c
-RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, COUNTERS, DATA = 0, 4, 8, 16, 20, 24, 28, 32, 0x800, 0x1000
-READ, WRITE = 1, 2
-BUSY, DONE, FAILED = 1, 2, 3
-# STATS of connectx.h
-NAMES = ("commands events interrupts completions umr_wqes page_faults memory_faults resumes resumes_with_error stale_resumes mkeys_enabled bytes_read "
-         "bytes_written peer_bytes_read peer_bytes_written dma_maps dma_regions injected iommu_faults bad_commands bad_umrs violations").split()
+sys.path.append("/suites/rxe")
+from verbs import PAGE, Link, Skipped
+
 # MLX5_OPCODE_UMR
 UMR = 0x25
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
-
-
-class Door:
-    """A channel of the back door"""
-
-    def __init__(self, device, channel=0):
-        path = os.path.realpath(f"/sys/class/infiniband/{device}/device") + "/resource4"
-        self.file = open(path, "r+b", buffering=0)
-        self.map = mmap.mmap(self.file.fileno(), 65536, offset=channel * 65536)
-        # Each access must be one of 32 bits.
-        self.regs = (ctypes.c_uint32 * (65536 // 4)).from_buffer(self.map)
-
-    def counters(self):
-        at = COUNTERS // 4
-        return {n: self.regs[at + 2 * i] | self.regs[at + 2 * i + 1] << 32 for i, n in enumerate(NAMES)}
-
-    def go(self, op, rkey, va, length):
-        r = self.regs
-        r[RKEY // 4], r[VA // 4], r[VA // 4 + 1], r[LEN // 4] = rkey, va & 0xffffffff, va >> 32, length
-        r[OP // 4] = op
-
-    def end(self):
-        end = time.monotonic() + 30
-        while self.regs[STATUS // 4] == BUSY:
-            assert time.monotonic() < end, "still busy"
-            time.sleep(0.001)
-        return self.regs[STATUS // 4]
-
-    def wait(self, want=DONE):
-        status = self.end()
-        assert status == want, f"status {status}, not {want}"
-
-    def fail(self, opcode, after=1):
-        """That many of them from now fails."""
-        self.regs[FAIL // 4] = opcode | after << 16
-
-    def slow(self, opcode, ms):
-        """Each of them takes this time; 0: no more."""
-        self.regs[SLOW // 4] = opcode | ms << 16
-
-    def write(self, rkey, va, data, want=DONE):
-        words = struct.unpack(f"<{len(data) // 4}I", data)
-        self.regs[DATA // 4:DATA // 4 + len(words)] = words
-        self.go(WRITE, rkey, va, len(data))
-        self.wait(want)
-
-    def read(self, rkey, va, length, want=DONE):
-        self.go(READ, rkey, va, length)
-        self.wait(want)
-        return struct.pack(f"<{length // 4}I", *self.regs[DATA // 4:(DATA + length) // 4])
 
 
 class Verbs:

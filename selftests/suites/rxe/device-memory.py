@@ -11,6 +11,7 @@ import fcntl
 import json
 import mmap
 import os
+import random
 import subprocess
 import sys
 import time
@@ -127,8 +128,8 @@ def device_memory():
     return Nouveau(args.nouveau) if args.nouveau else TestHmm()
 
 
-# An entry of a page table that points to no page of RAM, and its kind: SWP_DEVICE_WRITE, SWP_DEVICE_READ
-PM_SWAP = 1 << 62
+# An entry of a page table that points to a page of RAM, or to none, and its kind: SWP_DEVICE_WRITE, SWP_DEVICE_READ
+PM_PRESENT, PM_SWAP, PM_PFN = 1 << 63, 1 << 62, (1 << 55) - 1
 DEVICE_PRIVATE = 28, 29
 
 
@@ -162,11 +163,35 @@ class Memory:
         if args.expect != "any":
             equal("pages that did not go to device memory", self.in_ram(), [])
 
+    def entries(self):
+        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            return memoryview(os.pread(pagemap.fileno(), NPAGES * 8, self.address // PAGE * 8)).cast("Q")
+
     def in_ram(self):
         """Pages that are not in device memory."""
-        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-            entries = memoryview(os.pread(pagemap.fileno(), NPAGES * 8, self.address // PAGE * 8)).cast("Q")
-        return [page for page, entry in enumerate(entries) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
+        return [page for page, entry in enumerate(self.entries()) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
+
+
+class Bar:
+    """The BAR of the exporter of test_hmm: where a page of device memory is for others"""
+
+    def __init__(self):
+        for device in (entry.path for entry in os.scandir("/sys/bus/pci/devices")):
+            with open(f"{device}/vendor") as vendor, open(f"{device}/device") as kind:
+                if (vendor.read(), kind.read()) == ("0x1af4\n", "0x1110\n"):
+                    break
+        else:
+            raise Skipped("no exporter")
+        with open(f"{device}/resource") as resource:
+            self.start, end = (int(word, 16) for word in resource.read().splitlines()[2].split()[:2])
+        self.size = end + 1 - self.start
+        with open(f"{device}/resource2", "rb", buffering=0) as file:
+            self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
+
+    def page(self, address):
+        """What is there, None if that is not in the BAR"""
+        at = address - self.start
+        return self.map[at:at + PAGE] if 0 <= at < self.size else None
 
 
 class Tests:
@@ -398,6 +423,44 @@ class Tests:
             equal("pages in RAM, near end, far end", (self.memory.in_ram(), self.plain.in_ram()), (wanted, wanted))
         self.no_alias()
         equal("data is right", (self.plain.map[:] == self.data, self.memory.map[:] == self.data), (True, True))
+        self.end()
+
+    def test_shadow(self):
+        """Wherever pages go, the adapter goes to where they are now, or asks."""
+        group = f"/sys/class/infiniband/{args.device}/device/iommu_group/type"
+        if SOFTWARE or args.nouveau or args.huge:
+            raise Skipped("needs the model of a ConnectX, and pages")
+        if os.path.exists(group) and "identity" not in open(group).read():
+            raise Skipped("an IOMMU translates")
+        sys.path.append(os.path.join(os.path.dirname(__file__), "../mlx5"))
+        from backdoor import Door
+        bar, door, rng = Bar(), Door(args.device), random.Random(1)
+        self.begin()
+        seen = {"RAM": 0, "device": 0, "not present": 0}
+        for seed in range(3, 23):
+            data = self.memory.fill(seed)
+            self.memory.to_device()
+            for page in rng.sample(range(NPAGES), NPAGES // 2):
+                at = page * PAGE
+                equal("data is right", door.read(self.mr.rkey, self.memory.address + at, PAGE) == data[at:at + PAGE], True)
+            for page in rng.sample(range(NPAGES), NPAGES // 4):
+                self.memory.map[page * PAGE]
+            for page in rng.sample(range(NPAGES), NPAGES // 4):
+                self.memory.map.madvise(mmap.MADV_DONTNEED, page * PAGE, PAGE)
+            for page, entry in enumerate(self.memory.entries()):
+                address = door.where(self.mr.rkey, self.memory.address + page * PAGE)
+                if address is None:
+                    seen["not present"] += 1
+                elif entry & PM_PRESENT:
+                    seen["RAM"] += 1
+                    equal(f"address of page {page} in RAM", hex(address), hex((entry & PM_PFN) * PAGE))
+                else:
+                    equal(f"page {page} is anywhere", entry & PM_SWAP, PM_SWAP)
+                    seen["device"] += 1
+                    equal(f"{address:#x} is page {page} in the BAR", bar.page(address) == data[page * PAGE:(page + 1) * PAGE], True)
+        print("#", seen)
+        equal("pages at the peer were seen", seen["device"] > 0, args.expect == "stay")
+        equal("pages that are not present were seen", seen["not present"] > 0, True)
         self.end()
 
     def test_last_write(self):

@@ -1,4 +1,7 @@
-/* What the fuzzers share: guest memory, the way of a command, inputs and how to change them. See fuzz.h. */
+/*
+ * What the fuzzers share: guest memory, the way of a command, inputs and how to change them. See
+ * fuzz.h.
+ */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -42,7 +45,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	for (u64 at = 0; at < RAM_END; at += RAM_SIZE)
 		if (dma_map(&h, at, RAM_SIZE, 0, 3, ram_fd))
 			abort();
-	if (dma_map(&h, READ_ONLY, RAM_SIZE, 0, 1, ram_fd) || dma_map(&h, PEER, PEER_SIZE, 0, 3, peer_fd))
+	if (dma_map(&h, READ_ONLY, RAM_SIZE, 0, 1, ram_fd) ||
+	    dma_map(&h, PEER, PEER_SIZE, 0, 3, peer_fd))
 		abort();
 	map = h.map;
 	nmap = h.nmap;
@@ -77,7 +81,8 @@ static void boxes(u32 at, const u8 *data, u32 len)
 
 		memset(b, 0, sizeof(*b));
 		if (data)
-			memcpy(b->data, data + i * MLX5_CMD_DATA_BLOCK_SIZE, min(len - i * MLX5_CMD_DATA_BLOCK_SIZE, MLX5_CMD_DATA_BLOCK_SIZE));
+			memcpy(b->data, data + i * MLX5_CMD_DATA_BLOCK_SIZE,
+			       min(len - i * MLX5_CMD_DATA_BLOCK_SIZE, MLX5_CMD_DATA_BLOCK_SIZE));
 		b->next = cpu_to_be64(i + 1 < n ? at + 1024 : 0);
 		b->block_num = cpu_to_be32(i);
 	}
@@ -101,7 +106,10 @@ void command(struct hca *h, u32 slot, const void *in, u32 inlen, u32 outlen, boo
 		bar_write(h, offsetof(struct mlx5_init_seg, cmd_dbell), 1U << slot, 0, 1);
 }
 
-/* argument: slot, and 32: do not ring the doorbell, for it is to be changed; value: length of the output */
+/*
+ * argument: slot, and 32: do not ring the doorbell, for it is to be changed; value: length of the
+ * output
+ */
 void run_command(struct hca *h, const struct rec *r)
 {
 	command(h, r->arg & 31, r->data, r->len, r->value & 0x1fff, !(r->arg & 32));
@@ -130,10 +138,12 @@ u16 fill_command(struct rec *r, u8 *data)
 		break;
 	case MLX5_CMD_OP_CREATE_MKEY:
 		MLX5_SET(create_mkey_in, data, memory_key_mkey_entry.access_mode_1_0, rnd(4));
-		MLX5_SET(create_mkey_in, data, memory_key_mkey_entry.translations_octword_size, rnd(4));
+		MLX5_SET(create_mkey_in, data, memory_key_mkey_entry.translations_octword_size,
+			 rnd(4));
 		break;
 	case MLX5_CMD_OP_ACCESS_REG:
-		MLX5_SET(access_register_in, data, register_id, registers[rnd(ARRAY_SIZE(registers))]);
+		MLX5_SET(access_register_in, data, register_id,
+			 registers[rnd(ARRAY_SIZE(registers))]);
 		break;
 	default:
 		/* Where all have it. */
@@ -165,7 +175,8 @@ void run_write(struct hca *h, const struct rec *r)
 
 u16 fill_write(struct rec *r, u8 *data)
 {
-	static const u32 doorbells[] = { 0x10, 0x14, 0x18, 0x10020, 0x10040, 0x10048, 0x10800, 0x10900 };
+	static const u32 doorbells[] = { 0x10,	  0x14,	   0x18,    0x10020,
+					 0x10040, 0x10048, 0x10800, 0x10900 };
 
 	r->arg = 0;
 	r->value = doorbells[rnd(ARRAY_SIZE(doorbells))] / 4;
@@ -237,7 +248,9 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	return 0;
 }
 
-/* ---- how to change them: a whole record, a number in one, or bytes of one as libFuzzer likes ---- */
+/* ---- how to change them ---- */
+
+/* A whole record, a number in one, or bytes of one as libFuzzer likes. */
 
 static u64 seed;
 
@@ -271,7 +284,9 @@ static size_t unparse(const struct input *in, u8 *to, size_t max)
 
 		if (max - at < RECORD_HEADER + r->len)
 			break;
-		memcpy(to + at, (u8[]){ r->kind, r->arg, r->value, r->value >> 8, r->len, r->len >> 8 }, RECORD_HEADER);
+		memcpy(to + at,
+		       (u8[]){ r->kind, r->arg, r->value, r->value >> 8, r->len, r->len >> 8 },
+		       RECORD_HEADER);
 		memcpy(to + at + RECORD_HEADER, r->data, r->len);
 		at += RECORD_HEADER + r->len;
 	}
@@ -328,7 +343,10 @@ size_t LLVMFuzzerCustomMutator(u8 *p, size_t size, size_t max, unsigned int with
 			i = rnd(in.n + 1);
 			open_gap(&in, i);
 			r = &in.rec[i];
-			*r = (struct rec){ .kind = rnd(nkinds), .arg = rnd(256), .value = rnd(65536), .data = in.data[i] };
+			*r = (struct rec){ .kind = rnd(nkinds),
+					   .arg = rnd(256),
+					   .value = rnd(65536),
+					   .data = in.data[i] };
 			memset(in.data[i], 0, MAX_DATA);
 			if (kinds[r->kind].fill)
 				r->len = kinds[r->kind].fill(r, in.data[i]);
@@ -373,7 +391,8 @@ size_t LLVMFuzzerCustomMutator(u8 *p, size_t size, size_t max, unsigned int with
 	return 1 + unparse(&in, p + 1, max - 1);
 }
 
-size_t LLVMFuzzerCustomCrossOver(const u8 *a, size_t asize, const u8 *b, size_t bsize, u8 *out, size_t max, unsigned int with)
+size_t LLVMFuzzerCustomCrossOver(const u8 *a, size_t asize, const u8 *b, size_t bsize, u8 *out,
+				 size_t max, unsigned int with)
 {
 	static struct input in, other;
 	unsigned int skip;

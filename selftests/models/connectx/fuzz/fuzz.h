@@ -1,13 +1,15 @@
 /*
- * What the fuzzers share. An input is a byte, whose lowest bit is the scheme of page faults, and records: kind, argument,
- * value, length and as many bytes. So the fuzzer can put whole actions of a guest before, behind and instead of others.
+ * What the fuzzers share. An input is a byte, whose lowest bit is the scheme of page faults, and
+ * records: kind, argument, value, length and as many bytes. So the fuzzer can put whole actions of
+ * a guest before, behind and instead of others.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
 
 #include "../connectx.h"
 
-#define RAM_SIZE (1U << 20)	/* guest RAM, again and again below RAM_END: what a real guest used as address is memory, too */
+/* Guest RAM, again and again below RAM_END: what a real guest used as address is memory, too. */
+#define RAM_SIZE (1U << 20)
 #define RAM_END (2ULL << 30)
 #define READ_ONLY 0x100000000ULL	/* the same, for reading only */
 #define PEER 0x140000000ULL	/* BAR of a peer */
@@ -59,6 +61,7 @@ u16 fill_poke(struct rec *r, u8 *data);
 u16 fill_write(struct rec *r, u8 *data);
 
 #define COMMON_KINDS \
-	{ run_command, fill_command }, { run_poke, fill_poke }, { run_write, fill_write }, { run_read, NULL }, { run_tick, NULL }
+	{ run_command, fill_command }, { run_poke, fill_poke }, { run_write, fill_write }, \
+	{ run_read, NULL }, { run_tick, NULL }
 
 #endif

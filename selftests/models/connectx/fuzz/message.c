@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 const u64 values[] = {
-	0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 14, 16, 24, 32, 33, 0x14, 0x18, 0x100, 0x800, 0xfff, 0x1000, 0x1001, 0x10000, 0x10800, 0x400000,
-	RAM_SIZE, RAM_SIZE - 8, RAM_END, PEER, 0x7ffff, 0x80000, 0xffffffff, 0x80000000, 1ULL << 32, 1ULL << 63, ~0ULL, ~0ULL - 4095,
+	0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 14, 16, 24, 32, 33, 0x14, 0x18, 0x100, 0x800, 0xfff,
+	0x1000, 0x1001, 0x10000, 0x10800, 0x400000, RAM_SIZE, RAM_SIZE - 8, RAM_END, PEER,
+	0x7ffff, 0x80000, 0xffffffff, 0x80000000, 1ULL << 32, 1ULL << 63, ~0ULL, ~0ULL - 4095,
 };
 const unsigned int nvalues = ARRAY_SIZE(values);
 
@@ -71,20 +72,24 @@ static const u8 counts[] = { 0, 1, 8, 17 };	/* of file descriptors; the model ta
 enum { FDS = 3, FD_KIND = 0xc, ALONE = 0x10, WRONG_SIZE = 0x20, RAW = 0x40, LATER = 0x80 };
 
 /*
- * value: the command; argument: how many file descriptors, of what; that no reply is wanted; that the size is what the
- * data begins with; that the data has the header, too; that it is looked at with the next one only.
+ * value: the command; argument: how many file descriptors, of what; that no reply is wanted; that
+ * the size is what the data begins with; that the data has the header, too; that it is looked at
+ * with the next one only.
  */
 static void run_message(struct hca *h, const struct rec *r)
 {
 	const int fds[] = { ram_fd, peer_fd, event_fd, odd_fd };
-	struct message m = { .id = 7, .command = r->value, .size = offsetof(struct message, body) + r->len,
+	struct message m = { .id = 7,
+			     .command = r->value,
+			     .size = offsetof(struct message, body) + r->len,
 			     .flags = r->arg & ALONE ? 0x10 : 0 };
 	unsigned int count = counts[r->arg & FDS];
 	union {
 		struct cmsghdr head;
 		u8 buf[CMSG_SPACE(17 * sizeof(int))];
 	} control = { .head = { CMSG_LEN(count * sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
-	struct iovec iov[2] = { { &m, offsetof(struct message, body) }, { (void *)r->data, r->len } };
+	struct iovec iov[2] = { { &m, offsetof(struct message, body) },
+				{ (void *)r->data, r->len } };
 	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
 
 	if (r->arg & WRONG_SIZE)
@@ -92,7 +97,8 @@ static void run_message(struct hca *h, const struct rec *r)
 	if (r->arg & RAW)
 		iov[0].iov_len = 0;
 	for (unsigned int i = 0; i < count; i++)
-		memcpy(CMSG_DATA(&control.head) + i * sizeof(int), &fds[(r->arg & FD_KIND) >> 2], sizeof(int));
+		memcpy(CMSG_DATA(&control.head) + i * sizeof(int), &fds[(r->arg & FD_KIND) >> 2],
+		       sizeof(int));
 	if (count) {
 		mh.msg_control = &control;
 		mh.msg_controllen = CMSG_SPACE(count * sizeof(int));
@@ -110,7 +116,8 @@ static u16 fill_message(struct rec *r, u8 *data)
 	static const struct {
 		u8 command, arg;
 		u16 len;
-	} known[] = { { 1, 0, 20 }, { 2, 1, 32 }, { 3, 0, 24 }, { 4, 0, 16 }, { 5, 0, 32 }, { 7, 0, 16 }, { 8, 9, 20 }, { 8, 10, 20 },
+	} known[] = { { 1, 0, 20 }, { 2, 1, 32 },  { 3, 0, 24 }, { 4, 0, 16 },
+		      { 5, 0, 32 }, { 7, 0, 16 },  { 8, 9, 20 }, { 8, 10, 20 },
 		      { 9, 0, 16 }, { 10, 0, 20 }, { 13, 0, 0 } };
 	u32 i = rnd(ARRAY_SIZE(known));
 	u64 size = RAM_SIZE, word = known[i].len - 16;

@@ -1,4 +1,7 @@
-/* Fuzzes WQEs: an HCA that is set up, with queue pairs of each kind, mkeys of each kind, and page faults to be answered. */
+/*
+ * Fuzzes WQEs: an HCA that is set up, with queue pairs of each kind, mkeys of each kind, and page
+ * faults to be answered.
+ */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -26,26 +29,34 @@ static const struct {
 	u8 st, peer;
 	bool srq;
 } qps[NQP] = {
-	{ MLX5_QP_ST_RC, 8, 0 }, { MLX5_QP_ST_UC, 9, 0 }, { MLX5_QP_ST_UD, 10, 0 }, { MLX5_QP_ST_XRC, 11, 0 },
-	{ MLX5_QP_ST_MLX, 4, 0 }, { MLX5_QP_ST_RC, 6, 1 }, { MLX5_QP_ST_RC, 5, 1 }, { MLX5_QP_ST_QP0, 7, 0 },
-	{ MLX5_QP_ST_RC, 0, 0 }, { MLX5_QP_ST_UC, 1, 0 }, { MLX5_QP_ST_UD, 2, 0 }, { MLX5_QP_ST_XRC, 3, 0 },
-	{ MLX5_QP_ST_REG_UMR, 12, 0 }, { MLX5_QP_ST_RC, 13, 0 }, { MLX5_QP_ST_UD, 15, 1 }, { MLX5_QP_ST_UD, 14, 1 },
+	{ MLX5_QP_ST_RC, 8, 0 }, { MLX5_QP_ST_UC, 9, 0 }, { MLX5_QP_ST_UD, 10, 0 },
+	{ MLX5_QP_ST_XRC, 11, 0 }, { MLX5_QP_ST_MLX, 4, 0 }, { MLX5_QP_ST_RC, 6, 1 },
+	{ MLX5_QP_ST_RC, 5, 1 }, { MLX5_QP_ST_QP0, 7, 0 }, { MLX5_QP_ST_RC, 0, 0 },
+	{ MLX5_QP_ST_UC, 1, 0 }, { MLX5_QP_ST_UD, 2, 0 }, { MLX5_QP_ST_XRC, 3, 0 },
+	{ MLX5_QP_ST_REG_UMR, 12, 0 }, { MLX5_QP_ST_RC, 13, 0 }, { MLX5_QP_ST_UD, 15, 1 },
+	{ MLX5_QP_ST_UD, 14, 1 },
 };
 
 static u16 sq_at[NQP], rq_at[NQP], srq_at;	/* producers */
 
 const u64 values[] = {
-	0, 1, 2, 4, 8, 16, 24, 32, 63, 64, 0x80, 0xa0, 0xff, 0xffff, 0x100, 0x200, 0x1000, 0x2000, 0x4000, 0x1ff8,
-	KEY_PA, KEY_MTT, KEY_KSM, KEY_KLM, KEY_FREE, KEY_MTT + 1, DATA, DATA | 1, DATA | 2, DATA | 3, DATA + 0x1001, PEER, PEER | 3,
-	READ_ONLY, READ_ONLY | 1, RAM_END - 8, QPN(0), QPN(8), QPN(2), QPN(10), SRQN, DBR_QP(0), QP_BUF(0), CMDQ, 1 << 13, 1 << 29,
-	0x1f2083, 0x80000000, 0x80000004, 0x80000020, 0x3fffffff, 0x7fffffff, 0xffffffff, 1ULL << 63, ~0ULL, ~0ULL - 7,
+	0, 1, 2, 4, 8, 16, 24, 32, 63, 64, 0x80, 0xa0, 0xff, 0xffff, 0x100, 0x200, 0x1000,
+	0x2000, 0x4000, 0x1ff8, KEY_PA, KEY_MTT, KEY_KSM, KEY_KLM, KEY_FREE, KEY_MTT + 1, DATA,
+	DATA | 1, DATA | 2, DATA | 3, DATA + 0x1001, PEER, PEER | 3, READ_ONLY, READ_ONLY | 1,
+	RAM_END - 8, QPN(0), QPN(8), QPN(2), QPN(10), SRQN, DBR_QP(0), QP_BUF(0), CMDQ, 1 << 13,
+	1 << 29, 0x1f2083, 0x80000000, 0x80000004, 0x80000020, 0x3fffffff, 0x7fffffff, 0xffffffff,
+	1ULL << 63, ~0ULL, ~0ULL - 7,
 };
 const unsigned int nvalues = ARRAY_SIZE(values);
 
 /* ---- an HCA ---- */
 
 static u32 in[256];
-#define IN(layout, name) do { memset(in, 0, sizeof(in)); MLX5_SET(layout, in, opcode, MLX5_CMD_OP_##name); } while (0)
+#define IN(layout, name)                                          \
+	do {                                                      \
+		memset(in, 0, sizeof(in));                        \
+		MLX5_SET(layout, in, opcode, MLX5_CMD_OP_##name); \
+	} while (0)
 
 /* Without the way through mailboxes, which command.c fuzzes. */
 static u8 run(struct hca *h, cmd_fn *fn, size_t len)
@@ -88,7 +99,10 @@ static void add_mkey(struct hca *h, u8 mode, const u64 *xlt, u32 n, bool is_free
 	create(h, create_mkey, MLX5_BYTE_OFF(create_mkey_in, klm_pas_mtt), xlt, n);
 }
 
-/* From reset until it can send; the queues begin anew. rights: of its peer: to read, write, do atomic operations */
+/*
+ * From reset until it can send; the queues begin anew. rights: of its peer: to read, write, do
+ * atomic operations
+ */
 static void bring_up(struct hca *h, unsigned int i, unsigned int rights)
 {
 	void *qpc = MLX5_ADDR_OF(rst2init_qp_in, in, qpc);
@@ -121,7 +135,10 @@ static void add_qp(struct hca *h, unsigned int i)
 	MLX5_SET(qpc, qpc, log_sq_size, LOG_SQ);
 	MLX5_SET(qpc, qpc, log_rq_size, LOG_RQ);
 	MLX5_SET(qpc, qpc, log_rq_stride, 2);
-	MLX5_SET(qpc, qpc, rq_type, qps[i].srq ? MLX5_SRQ_RQ : qps[i].st == MLX5_QP_ST_XRC ? MLX5_ZERO_LEN_RQ : MLX5_NON_ZERO_RQ);
+	MLX5_SET(qpc, qpc, rq_type,
+		 qps[i].srq		     ? MLX5_SRQ_RQ :
+		 qps[i].st == MLX5_QP_ST_XRC ? MLX5_ZERO_LEN_RQ :
+					       MLX5_NON_ZERO_RQ);
 	MLX5_SET(qpc, qpc, srqn_rmpn_xrqn, SRQN);
 	MLX5_SET(qpc, qpc, cqn_snd, CQN);
 	MLX5_SET(qpc, qpc, cqn_rcv, CQN);
@@ -151,7 +168,8 @@ static void post_recv(unsigned int i, const void *wqe, size_t len)
 
 void begin(struct hca *h)
 {
-	struct mlx5_wqe_data_seg recv[4] = { { 0 }, { cpu_to_be32(0x1800), cpu_to_be32(KEY_MTT), 0 },
+	struct mlx5_wqe_data_seg recv[4] = { { 0 },
+					     { cpu_to_be32(0x1800), cpu_to_be32(KEY_MTT), 0 },
 					     { 0, MLX5_TERMINATE_SCATTER_LIST_LKEY, 0 } };
 
 	map_memory(h);
@@ -171,14 +189,22 @@ void begin(struct hca *h)
 	MLX5_SET64(create_cq_in, in, cq_context.dbr_addr, DBR_CQ);
 	create(h, create_cq, MLX5_BYTE_OFF(create_cq_in, pas), (u64[]){ CQ_BUF }, 1);
 
-	/* Pages: there, there, not there, for reading, of a peer, where writes are not allowed, nowhere */
+	/*
+	 * Pages: there, there, not there, for reading, of a peer, where writes are not allowed,
+	 * nowhere
+	 */
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_PA, NULL, 0, false);
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_MTT,
-		 (u64[]){ DATA | 3, (DATA + 0x1000) | 3, 0, DATA | 1, PEER | 3, READ_ONLY | 3, 1ULL << 62 | 3, 0 }, 8, false);
+		 (u64[]){ DATA | 3, (DATA + 0x1000) | 3, 0, DATA | 1, PEER | 3, READ_ONLY | 3,
+			  1ULL << 62 | 3, 0 },
+		 8, false);
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_KSM,
-		 (u64[]){ KEY_MTT, 0, 0x200, 0, KEY_KLM, 0, KEY_PA, DATA, KEY_KSM, 0x4000, KEY_MTT, 0x2000 }, 12, false);
+		 (u64[]){ KEY_MTT, 0, 0x200, 0, KEY_KLM, 0, KEY_PA, DATA, KEY_KSM, 0x4000, KEY_MTT,
+			  0x2000 },
+		 12, false);
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_KLMS,
-		 (u64[]){ 8ULL << 32 | KEY_MTT, 0, 0x1000ULL << 32 | KEY_PA, DATA + 4, 3ULL << 32 | KEY_KSM, 0x1001, 1ULL << 32 | KEY_MTT, 0x2000 },
+		 (u64[]){ 8ULL << 32 | KEY_MTT, 0, 0x1000ULL << 32 | KEY_PA, DATA + 4,
+			  3ULL << 32 | KEY_KSM, 0x1001, 1ULL << 32 | KEY_MTT, 0x2000 },
 		 8, false);
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_MTT, (u64[]){ 0, 0 }, 2, true);
 
@@ -216,7 +242,9 @@ static void consume(struct hca *h)
 
 /* ---- records ---- */
 
-/* argument: the QP, and 32: the driver sleeps, 64: its length is as it is, 128: without a doorbell */
+/*
+ * argument: the QP, and 32: the driver sleeps, 64: its length is as it is, 128: without a doorbell
+ */
 static void run_wqe(struct hca *h, const struct rec *r)
 {
 	unsigned int i = r->arg % NQP, len = min(r->len, 1024);
@@ -231,7 +259,9 @@ static void run_wqe(struct hca *h, const struct rec *r)
 		ctrl.qpn_ds = cpu_to_be32(QPN(i) << 8 | max((len + 15) / 16, 1));
 	memcpy(wqe, &ctrl, sizeof(ctrl));
 	for (unsigned int at = 0; at == 0 || at < len; at += 64, sq_at[i]++)
-		memcpy(ram + QP_BUF(i) + (has_rq(i) ? 64 << LOG_RQ : 0) + sq_at[i] % (1 << LOG_SQ) * 64, wqe + at, 64);
+		memcpy(ram + QP_BUF(i) + (has_rq(i) ? 64 << LOG_RQ : 0) +
+			       sq_at[i] % (1 << LOG_SQ) * 64,
+		       wqe + at, 64);
 	((__be32 *)(ram + DBR_QP(i)))[MLX5_SND_DBR] = cpu_to_be32(sq_at[i]);
 	if (!(r->arg & 128))
 		bar_write(h, 0x10800, 0, QPN(i) << 8, 2);
@@ -240,9 +270,12 @@ static void run_wqe(struct hca *h, const struct rec *r)
 static void data_seg(u8 *at)
 {
 	static const u32 keys[] = { KEY_PA, KEY_MTT, KEY_MTT, KEY_KSM, KEY_KLM };
-	static const u32 lengths[] = { 0, 1, 8, 8, 64, 0x1000, 0x2800, 0x10000, MLX5_INLINE_SEG | 12 };
+	static const u32 lengths[] = {
+		0, 1, 8, 8, 64, 0x1000, 0x2800, 0x10000, MLX5_INLINE_SEG | 12
+	};
 	u32 key = keys[rnd(ARRAY_SIZE(keys))];
-	struct mlx5_wqe_data_seg seg = { cpu_to_be32(lengths[rnd(ARRAY_SIZE(lengths))]), cpu_to_be32(key),
+	struct mlx5_wqe_data_seg seg = { cpu_to_be32(lengths[rnd(ARRAY_SIZE(lengths))]),
+					 cpu_to_be32(key),
 					 cpu_to_be64((key == KEY_PA ? DATA : 0) + rnd(8) * 0xff8) };
 
 	memcpy(at, &seg, sizeof(seg));
@@ -250,27 +283,38 @@ static void data_seg(u8 *at)
 
 static u16 fill_wqe(struct rec *r, u8 *data)
 {
-	static const u8 ops[] = { MLX5_OPCODE_NOP, MLX5_OPCODE_SEND, MLX5_OPCODE_SEND_IMM, MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_WRITE_IMM,
-				  MLX5_OPCODE_RDMA_READ, MLX5_OPCODE_ATOMIC_CS, MLX5_OPCODE_ATOMIC_FA, MLX5_OPCODE_UMR };
+	static const u8 ops[] = {
+		MLX5_OPCODE_NOP,	MLX5_OPCODE_SEND,	    MLX5_OPCODE_SEND_IMM,
+		MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_WRITE_IMM, MLX5_OPCODE_RDMA_READ,
+		MLX5_OPCODE_ATOMIC_CS,	MLX5_OPCODE_ATOMIC_FA,	    MLX5_OPCODE_UMR
+	};
 	u8 op = ops[rnd(ARRAY_SIZE(ops))], st = qps[(r->arg &= 15)].st;
-	struct mlx5_wqe_ctrl_seg ctrl = { .opmod_idx_opcode = cpu_to_be32(op), .fm_ce_se = MLX5_WQE_CTRL_CQ_UPDATE | rnd(3),
+	struct mlx5_wqe_ctrl_seg ctrl = { .opmod_idx_opcode = cpu_to_be32(op),
+					  .fm_ce_se = MLX5_WQE_CTRL_CQ_UPDATE | rnd(3),
 					  .umr_mkey = cpu_to_be32(KEY_PA + rnd(5) * 0x100) };
 	u16 at = sizeof(ctrl);
 
 	memcpy(data, &ctrl, sizeof(ctrl));
 	if (op == MLX5_OPCODE_UMR) {
 		u32 n = 4 * rnd(3), is_inline = rnd(2);
-		struct mlx5_wqe_umr_ctrl_seg umr = { .flags = MLX5_UMR_INLINE * is_inline | MLX5_UMR_TRANSLATION_OFFSET_EN * rnd(2),
-						     .xlt_octowords = cpu_to_be16(n), .xlt_offset = cpu_to_be16(4 * rnd(3)),
-						     .mkey_mask = cpu_to_be64(rnd(2) ? values[rnd(nvalues)] : 0) };
+		struct mlx5_wqe_umr_ctrl_seg umr = {
+			.flags = MLX5_UMR_INLINE * is_inline |
+				 MLX5_UMR_TRANSLATION_OFFSET_EN * rnd(2),
+			.xlt_octowords = cpu_to_be16(n),
+			.xlt_offset = cpu_to_be16(4 * rnd(3)),
+			.mkey_mask = cpu_to_be64(rnd(2) ? values[rnd(nvalues)] : 0)
+		};
 
 		memcpy(data + at, &umr, sizeof(umr));
 		at += sizeof(umr) + sizeof(struct mlx5_mkey_seg);
 		for (u32 i = 0; is_inline && i < 2 * n; i++, at += 8)
-			memcpy(data + at, &(__be64){ cpu_to_be64(i & 1 ? DATA | 3 : values[rnd(nvalues)]) }, 8);
+			memcpy(data + at,
+			       &(__be64){ cpu_to_be64(i & 1 ? DATA | 3 : values[rnd(nvalues)]) },
+			       8);
 	} else {
 		if (st == MLX5_QP_ST_UD) {
-			struct mlx5_av av = { .dqp_dct = cpu_to_be32(QPN(qps[r->arg].peer) | MLX5_EXTENDED_UD_AV) };
+			struct mlx5_av av = { .dqp_dct = cpu_to_be32(QPN(qps[r->arg].peer) |
+								     MLX5_EXTENDED_UD_AV) };
 
 			memcpy(data + at, &av, sizeof(av));
 			at += sizeof(av);
@@ -282,7 +326,9 @@ static u16 fill_wqe(struct rec *r, u8 *data)
 			at += sizeof(seg);
 		}
 		if (op != MLX5_OPCODE_SEND && op != MLX5_OPCODE_SEND_IMM && op != MLX5_OPCODE_NOP) {
-			struct mlx5_wqe_raddr_seg raddr = { .raddr = cpu_to_be64(rnd(8) * 0xff8), .rkey = cpu_to_be32(KEY_MTT + rnd(3) * 0x100) };
+			struct mlx5_wqe_raddr_seg raddr = { .raddr = cpu_to_be64(rnd(8) * 0xff8),
+							    .rkey = cpu_to_be32(KEY_MTT +
+										rnd(3) * 0x100) };
 
 			memcpy(data + at, &raddr, sizeof(raddr));
 			at += sizeof(raddr);
@@ -376,12 +422,14 @@ static void run_unmap(struct hca *h, const struct rec *r)
 
 	dma_unmap(h, at, at == PEER ? PEER_SIZE : RAM_SIZE);
 	if (r->arg & 1)
-		dma_map(h, at, at == PEER ? PEER_SIZE : RAM_SIZE, 0, r->arg >> 1, at == PEER ? peer_fd : ram_fd);
+		dma_map(h, at, at == PEER ? PEER_SIZE : RAM_SIZE, 0, r->arg >> 1,
+			at == PEER ? peer_fd : ram_fd);
 }
 
 /* Recorded WQEs are of the first kind. */
 const struct kind kinds[] = {
-	{ run_wqe, fill_wqe }, { run_recv, fill_recv }, { run_resume, NULL }, { run_modify, NULL }, { run_door, fill_door },
-	{ run_unmap, NULL }, COMMON_KINDS,
+	{ run_wqe, fill_wqe }, { run_recv, fill_recv }, { run_resume, NULL },
+	{ run_modify, NULL },  { run_door, fill_door }, { run_unmap, NULL },
+	COMMON_KINDS,
 };
 const unsigned int nkinds = ARRAY_SIZE(kinds);

@@ -1,6 +1,7 @@
 /*
- * What include/linux/mlx5/{mlx5_ifc,device,qp}.h of the kernel tree need of the rest of the kernel, so that the model is
- * built from the driver's own layouts. The Makefile puts this folder before, and the tree's include/ behind, all others.
+ * What include/linux/mlx5/{mlx5_ifc,device,qp}.h of the kernel tree need of the rest of the kernel,
+ * so that the model is built from the driver's own layouts. The Makefile puts this folder before,
+ * and the tree's include/ behind, all others.
  */
 #ifndef SHIM_TYPES_H
 #define SHIM_TYPES_H

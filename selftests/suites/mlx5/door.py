@@ -336,6 +336,7 @@ class Tests:
         """A page that cannot be had is an error of the queue pair that asked for it, and of no other"""
         m, a = self.memory(16)
         libc = ctypes.CDLL(None)
+        before = self.door.counters()
         for far in True, False:
             link, other = Link(sys.argv[1], 0), Link(sys.argv[1], 0)
             mr, plain = link.region(a, 16 * PAGE), link.region(a, 16 * PAGE, 0)
@@ -356,6 +357,8 @@ class Tests:
             other.rdma(ibv_wr_opcode.IBV_WR_RDMA_WRITE, plain, mr)
             mr.close()
             plain.close()
+        # Not by asking again and again.
+        assert self.door.counters()["violations"] == before["violations"]
 
     def completion(self, link):
         end = time.monotonic() + 30

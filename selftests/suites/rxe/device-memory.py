@@ -438,15 +438,23 @@ class Tests:
         self.begin()
         seen = {"RAM": 0, "device": 0, "not present": 0}
         for seed in range(3, 23):
-            data = self.memory.fill(seed)
+            data = bytearray(self.memory.fill(seed))
             self.memory.to_device()
+
+            def move(n):
+                """Some come back to RAM, some are thrown away."""
+                for page in rng.sample(range(NPAGES), n):
+                    self.memory.map[page * PAGE]
+                for page in rng.sample(range(NPAGES), n):
+                    self.memory.map.madvise(mmap.MADV_DONTNEED, page * PAGE, PAGE)
+                    data[page * PAGE:(page + 1) * PAGE] = bytes(PAGE)
+
+            move(NPAGES // 4)
             for page in rng.sample(range(NPAGES), NPAGES // 2):
                 at = page * PAGE
                 equal("data is right", door.read(self.mr.rkey, self.memory.address + at, PAGE) == data[at:at + PAGE], True)
-            for page in rng.sample(range(NPAGES), NPAGES // 4):
-                self.memory.map[page * PAGE]
-            for page in rng.sample(range(NPAGES), NPAGES // 4):
-                self.memory.map.madvise(mmap.MADV_DONTNEED, page * PAGE, PAGE)
+            # With a translation the adapter loses those of its block of eight.
+            move(1)
             for page, entry in enumerate(self.memory.entries()):
                 address = door.where(self.mr.rkey, self.memory.address + page * PAGE)
                 if address is None:
@@ -459,8 +467,7 @@ class Tests:
                     seen["device"] += 1
                     equal(f"{address:#x} is page {page} in the BAR", bar.page(address) == data[page * PAGE:(page + 1) * PAGE], True)
         print("#", seen)
-        equal("pages at the peer were seen", seen["device"] > 0, args.expect == "stay")
-        equal("pages that are not present were seen", seen["not present"] > 0, True)
+        equal("pages were seen in RAM, at the peer, not present", [n > 0 for n in seen.values()], [True, args.expect == "stay", True])
         self.end()
 
     def test_last_write(self):

@@ -28,7 +28,7 @@ from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
 
-from backdoor import DONE, FAIL, FAILED, BUSY, READ, STATUS, SYNDROME, WRITE, Door
+from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 
 sys.path.append("/suites/rxe")
 from verbs import PAGE, Link, Skipped

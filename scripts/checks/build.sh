@@ -14,9 +14,10 @@ kmake() {
 	make -C "$work" O="out-$out" -j "$(nproc)" "${make_tools[@]}" "$@" </dev/null
 }
 
-# configure OUT: that of the kernel `normal`, in $work/out-OUT
+# configure OUT: that of the kernel `normal`, with the one touched file that it leaves out, in $work/out-OUT
 configure() {
 	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" || fail "no configuration"
+	"$work/scripts/config" --file "$work/out-$1/.config" -e DMA_API_DEBUG
 	kmake "$1" olddefconfig >"$OUT/config.log" 2>&1 || fail "no configuration: $(tail -n 1 "$OUT/config.log")"
 	cp "$work/out-$1/.config" "$OUT/config"
 }

@@ -4,10 +4,11 @@
 usage: bench.py read OUT RUN...      the counts of these folders, into a file
        bench.py others OLD NEW       two of these folders, of the base and of the patches: nobody pays for what he does not use
        bench.py report FILE DIR      DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
+       bench.py judge FILE           the bars alone, passed or missed
        bench.py compare OLD NEW      what has changed between two files
 
 A count is the least that was measured in a boot, for an interrupt only adds to it, and then the median of the boots.
-others prints KTAP. exit: 1 if a bar is missed (others, report), or a count is off by more than 0.1 %, of what waits 1 % (compare).
+others prints KTAP. exit: 1 if a bar is missed (others, report, judge), or a count is off by more than 0.1 %, of what waits 1 % (compare).
 """
 
 import json
@@ -141,14 +142,24 @@ class Report:
                 if case in run["cases"] and run["kernel"] == kernel and topology in (None, run["topology"])}
         return seen.pop() if len(seen) == 1 else None
 
+    def measured(self, group):
+        return any(g == group for g, _, _ in self.table)
+
     def both(self, group, topology):
-        """The cases that both kernels have."""
+        """The cases that both kernels have, which the base must not have alone."""
+        alone = []
         for (g, t, case), kernels in self.table.items():
-            if (g, t) == (group, topology) and {"unpatched", "normal"} <= kernels.keys() and case != "clock":
+            if (g, t) != (group, topology) or case == "clock":
+                continue
+            if {"unpatched", "normal"} <= kernels.keys():
                 yield case, kernels["unpatched"], kernels["normal"]
+            elif "unpatched" in kernels:
+                alone.append(case)
+        if alone:
+            self.bar(False, f"each case is measured with the patches, too; not so: {', '.join(alone)}")
 
     def others(self):
-        if not list(self.both("others", "none")):
+        if not self.measured("others"):
             return
         self.say("## B0: hmm_range_fault() without aliases")
         self.say()
@@ -164,7 +175,7 @@ class Report:
                  + (f"; not so: {', '.join(worse)}" if worse else ""))
 
     def odp(self):
-        if not any(g == "odp" for g, _, _ in self.table):
+        if not self.measured("odp"):
             return
         self.say("## RDMA: on-demand paging of RAM")
         self.say()
@@ -190,7 +201,7 @@ class Report:
             self.bar(worst[where] <= 1.03, f"at most 3 % more for a page (most: {100 * (worst[where] - 1):+.1f} %, {' '.join(where)})")
 
     def alias(self):
-        if not any(g == "alias" for g, _, _ in self.table):
+        if not self.measured("alias"):
             return
         self.say("## B1: device memory, by its alias and by migration to RAM")
         self.say()
@@ -213,12 +224,11 @@ class Report:
         for case, least in (("pte.512", 20), ("pmd.512", 50)):
             a, m = self.get("alias", "switch", "alias." + case), self.get("alias", "switch", "migrate." + case)
             one = self.get("alias", "switch", "copy.bar")
-            if a and m and one:
-                times = (m[0] - m[1] * one[0]) / a[0]
-                self.bar(times >= least, f"{case}: at least {least} times fewer than migration without the copy ({times:.1f})")
+            times = (m[0] - m[1] * one[0]) / a[0] if a and m and one else 0
+            self.bar(times >= least, f"{case}: at least {least} times fewer than migration without the copy ({times:.1f})")
 
     def pingpong(self):
-        if not any(g == "pingpong" for g, _, _ in self.table):
+        if not self.measured("pingpong"):
             return
         self.say("## B2: a device and its peer use the same memory by turns")
         self.say()
@@ -231,37 +241,35 @@ class Report:
         for case in ("alias.pte.512", "migrate.pte.512", "alias.pmd.512", "migrate.pmd.512"):
             name = f"pingpong.{case}"
             value = self.get("pingpong", "switch", name)
+            moved[case] = self.number(name, "to-ram"), self.number(name, "to-device")
             if value:
-                moved[case] = self.number(name, "to-ram"), self.number(name, "to-device")
                 self.say(f"| {case} | {value[0]:.0f} | {moved[case][0]} | {moved[case][1]} | {value[2]:.2f} % |")
         self.say()
-        if moved:
-            self.bar(all(n == ((0, 0) if case.startswith("alias") else (512, 512)) for case, n in moved.items()),
-                     "no page migrates and nothing is copied, against two migrations a round")
+        self.bar(all(n == ((0, 0) if case.startswith("alias") else (512, 512)) for case, n in moved.items()),
+                 "no page migrates and nothing is copied, against two migrations a round")
 
     def partial(self):
-        if not any(g == "partial" for g, _, _ in self.table):
+        if not self.measured("partial"):
             return
         self.say("## B3: no alias for some of 512 pages")
         self.say()
         self.say("| case | pages without | migrate | walks | instructions | all of it by migration | spread |")
         self.say("|---|--:|--:|--:|--:|--:|--:|")
-        good, any_case = True, False
+        good = True
         for kind, wanted in (("pte", (0, 1, 51, 256, 512)), ("pmd", (0, 1))):
             whole = self.get("alias", "switch", f"migrate.{kind}.512")
             for k in wanted:
                 name = f"partial.{kind}.{k}"
                 value = self.get("partial", "switch", name)
                 if not value:
+                    good = False
                     continue
-                any_case = True
                 migrated, walks = self.number(name, "migrated"), self.number(name, "walks")
                 good = good and migrated == (512 if kind == "pmd" and k else k) and walks is not None and walks <= 2
                 self.say(f"| {kind} | {k} | {migrated} | {walks} | {value[0]:.0f} | {whole[0]:.0f} | {value[2]:.2f} % |"
                          if whole else f"| {kind} | {k} | {migrated} | {walks} | {value[0]:.0f} | - | {value[2]:.2f} % |")
         self.say()
-        if any_case:
-            self.bar(good, "just these pages migrate, or all of a huge page, with at most one walk more")
+        self.bar(good, "just these pages migrate, or all of a huge page, with at most one walk more")
 
     def prefetch(self):
         rows = [(case, v["normal"]) for (g, _, case), v in self.table.items()
@@ -280,7 +288,10 @@ class Report:
         cases = {(kind, n): (self.get("importers", "switch-importers", f"importers.alias.{kind}.{n}"),
                              self.get("importers", "switch-importers", f"importers.fallback.{kind}.{n}"))
                  for kind in ("pte", "pmd") for n in (1, 2, 3, 4)}
+        if not self.measured("importers"):
+            return
         if not all(a and f for a, f in cases.values()):
+            self.bar(False, "B4: all cases are measured")
             return
         self.say("## B4: up to four importers")
         self.say()
@@ -317,7 +328,10 @@ class Report:
                  "none": "finds none", "mix": "by lot (but for those not exported)"}
         table = {name: [self.get("windows", "switch", f"windows.{name}.{n}") for n in sizes] for name in names}
         small = self.get("windows", "switch", "small.pte.4096")
+        if not self.measured("windows"):
+            return
         if not small or not all(v for values in table.values() for v in values):
+            self.bar(False, "B5: all cases are measured")
             return
         self.say("## B5: more device memory than BAR")
         self.say()
@@ -356,10 +370,10 @@ class Report:
     def revoke(self):
         def get(name, n, zap=""):
             return self.get("revoke", "switch-importers", f"revoke.{name}.{n}{zap}")
-        rows = [(name, n) for name in ("migrate.alias.pte", "migrate.alias.pmd", "munmap.ram.pte", "munmap.alias.pte", "munmap.ram.pmd",
-                                       "munmap.alias.pmd", "release.ram.pte", "release.alias.pte", "exit.ram.pte", "exit.alias.pte",
-                                       "unbind.alias.pte", "unbind.alias.pmd") for n in (0, 1, 2, 3, 4) if get(name, n)]
-        if not rows:
+        names = ("migrate.alias.pte", "migrate.alias.pmd", "munmap.ram.pte", "munmap.alias.pte", "munmap.ram.pmd", "munmap.alias.pmd",
+                 "release.ram.pte", "release.alias.pte", "exit.ram.pte", "exit.alias.pte", "unbind.alias.pte", "unbind.alias.pmd")
+        rows = [(name, n) for name in names for n in (0, 1, 2, 3, 4) if get(name, n)]
+        if not self.measured("revoke"):
             return
         self.say("## B6: importers lose their mappings")
         self.say()
@@ -369,7 +383,7 @@ class Report:
         self.say()
         self.say("| case | importers | instructions | more by the last | unmapping | notifiers called | pages unmapped | migrated | wrong data | spread |")
         self.say("|---|" + "--:|" * 9)
-        good, flat, dearer = True, [], []
+        good, flat, dearer = {name for name, _ in rows} == set(names), [], []
         for name, n in rows:
             value, before, zap = get(name, n), get(name, n - 1), get(name, n, ".zap")
             numbers = [self.number(f"revoke.{name}.{n}", what) for what in ("calls", "zapped", "migrated", "lost")]
@@ -536,7 +550,8 @@ def plot(folder, name, title, xlabel, ylabel, lines, log):
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
 
-def report(file, folder):
+def judge(file):
+    """The report, of which the lines are complete."""
     table = load(file)
     runs = json.loads(Path(file).read_text())["runs"]
     r = Report(table, runs)
@@ -560,6 +575,11 @@ def report(file, folder):
     r.maps()
     r.prefetch()
     r.growth()
+    return r, boots
+
+
+def report(file, folder):
+    r, boots = judge(file)
     text = "\n".join(r.lines).rstrip() + "\n"
     (Path(folder) / "table.md").write_text(text)
     (Path(folder) / "cover.txt").write_text(
@@ -579,14 +599,14 @@ def report(file, folder):
             ("revoke", "revoke", "switch-importers", r"revoke\.((?:migrate|munmap).*)\.(\d+)", "512 pages are taken from several importers",
              "importers")):
         lines = {}
-        for (g, t, case), kernels in table.items():
+        for (g, t, case), kernels in r.table.items():
             match = re.fullmatch(what, case)
             if (g, t) == (group, topology) and match:
                 lines.setdefault(match[1], []).append((int(match[2]), kernels["normal"][0]))
         if lines:
             plot(folder, name, title, xlabel, "instructions", lines, False)
     lines = {}
-    for (g, _, case), kernels in table.items():
+    for (g, _, case), kernels in r.table.items():
         match = re.fullmatch(r"windows\.(kept|recycle|steal|none)\.(\d+)", case)
         if g == "windows" and match:
             lines.setdefault(match[1], []).append((int(match[2]) << 21, kernels["normal"][0] / kernels["normal"][1]))
@@ -629,6 +649,10 @@ def main(args):
         return others(*args[1:])
     if args[:1] == ["report"] and len(args) == 3:
         return report(*args[1:])
+    if args[:1] == ["judge"] and len(args) == 2:
+        r, _ = judge(args[1])
+        print("\n".join(line for line in r.lines if line.startswith(("Passed: ", "**Missed**: "))))
+        return FAIL if r.missed else 0
     if args[:1] == ["compare"] and len(args) == 3:
         return compare(*args[1:])
     print(__doc__, end="", file=sys.stdout if args == ["--help"] else sys.stderr)

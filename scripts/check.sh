@@ -178,7 +178,7 @@ for name in "${names[@]}"; do
 	elif [ "$rc" -eq 0 ]; then
 		run "$name" "$results/$name" "$base" "$head" "$PATCHES" "$TOP" || rc=$?
 		[ -n "${RANGE:-}" ] ||
-			printf '%s %s %s\n' "$rc" "$(patches_id)" "$(kgit "$upstream" rev-parse "$head^{tree}")" >"$verdicts/$name"
+			printf '%s %s %s\n' "$rc" "$(verdict_id "$name")" "$(kgit "$upstream" rev-parse "$head^{tree}")" >"$verdicts/$name"
 	fi
 	case $rc in
 	0)

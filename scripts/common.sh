@@ -127,6 +127,20 @@ patches_id() {
 	series_patches | (cd "$PATCHES" && xargs sha256sum) | cut -c -64 | sha256sum | cut -c -64
 }
 
+# code_id: of their code alone
+code_id() {
+	series_patches | (cd "$PATCHES" && xargs cat) | git patch-id --stable | cut -c -40 | sha256sum | cut -c -64
+}
+
+# verdict_id CHECK: what its verdict is on. Those that take long look at nothing but code.
+verdict_id() {
+	if grep -qxF -e "$1" "$TOP/scripts/checks/fast"; then
+		patches_id
+	else
+		code_id
+	fi
+}
+
 # need_space DIR GIB
 need_space() {
 	local free

@@ -114,13 +114,13 @@ done
 [ "${#unsigned[@]}" -eq 0 ] || die -c "$EX_FAIL" "${#unsigned[@]} patches are not signed, the first: ${unsigned[0]}: see --help"
 
 # Checked, all of it, and as it is now?
-id=$(patches_id) tree=
+tree=
 for check in "$TOP"/scripts/checks/*/check; do
 	check=$(basename "$(dirname "$check")")
 	rc=
 	[ ! -f "$BUILD/check/verdicts/$check" ] || read -r rc of tree_of <"$BUILD/check/verdicts/$check"
 	[ -n "$rc" ] || die -c "$EX_FAIL" "no verdict of the check $check: run make check"
-	[ "$of $tree_of" = "$id ${tree:=$tree_of}" ] || die -c "$EX_FAIL" "the verdict of the check $check is on other patches: run make check"
+	[ "$of $tree_of" = "$(verdict_id "$check") ${tree:=$tree_of}" ] || die -c "$EX_FAIL" "the verdict of the check $check is on other patches: run make check"
 	[ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] || die -c "$EX_FAIL" "the check $check failed: run make check CHECKS=$check"
 done
 

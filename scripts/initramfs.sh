@@ -26,7 +26,7 @@ EOF
 debian=
 [ $# -eq 1 ] || debian=$("$TOP/scripts/debian-root.sh" "$2")
 kdir=$BUILD/kernels/$1
-manifest=$TOP/selftests/guest/manifest
+manifest=${MANIFEST:-$TOP/selftests/guest/manifest}
 [ -d "$kdir" ] || die "no kernel in $kdir: run 'make' first"
 
 out=$BUILD/initramfs

@@ -132,13 +132,18 @@ code_id() {
 	series_patches | (cd "$PATCHES" && xargs cat) | git patch-id --stable | cut -c -40 | sha256sum | cut -c -64
 }
 
-# verdict_id CHECK: what its verdict is on. Those that take long look at nothing but code.
-verdict_id() {
+# verdict_kind CHECK: which of these its verdict is on. Those that take long look at nothing but code.
+verdict_kind() {
 	if grep -qxF -e "$1" "$TOP/scripts/checks/fast"; then
-		patches_id
+		echo patches_id
 	else
-		code_id
+		echo code_id
 	fi
+}
+
+# verdict_id CHECK
+verdict_id() {
+	"$(verdict_kind "$1")"
 }
 
 # need_space DIR GIB

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Run shellcheck and shfmt over every shell script, or those named; check the order of what has one, and the pictures.
+# Run shellcheck and shfmt over every shell script, or those named; check the order of what has one, the pictures, and
+# that what the texts name is there.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ "${1:-}" != --help ] || {
@@ -29,4 +30,24 @@ for f in kernel-config/*.config; do
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/topology.py --check || rc=$EX_FAIL
+# What to type, as the texts say it, and where they link to.
+while IFS='= ' read -r -a words; do
+	case ${words[0]} in
+	CHECKS) where=scripts/checks/ suffix='' ;;
+	MUTANTS) where=selftests/mutants/ suffix=.patch ;;
+	SUITES) where=selftests/suites/ suffix='' ;;
+	*) where=selftests/topologies/ suffix='' ;;
+	esac
+	for word in "${words[@]:1}"; do
+		[[ $word = *... ]] || [ -e "$where$word$suffix" ] || {
+			echo "the texts say ${words[0]}=$word, and there is no $where$word$suffix" >&2
+			rc=$EX_FAIL
+		}
+	done
+done < <(grep -ohE '(CHECKS|MUTANTS|SUITES|TOPOLOGIES|TOPOLOGY)=("[^"]*"|[a-z0-9-]+)' README.md MAINTAINERS-notes/*.md | tr -d '"')
+for text in README.md MAINTAINERS-notes/*.md; do
+	{ grep -oE '\]\([^):]*\)' "$text" || true; } | tr -d ']()' | while read -r link; do
+		[ -e "$(dirname "$text")/$link" ] || echo "$text links to $link, which is not there"
+	done
+done | { ! grep . >&2; } || rc=$EX_FAIL
 exit "$rc"

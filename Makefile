@@ -9,6 +9,8 @@ SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
 export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION
+# Of the scripts alone: whoever has such variables means something else.
+unexport BUILD PATCHES MAILS
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 

@@ -9,7 +9,7 @@ usage() {
 usage: clean.sh [--all]
 
 Removes build/ and results/; with --all the cache too (base, ccache). Refuses
-while build/tree has work that is not in patches/.
+while build/tree has work that is not in patches/, a stash or another branch.
 END
 }
 all=
@@ -29,6 +29,12 @@ esac
 if [ -f "$record" ]; then
 	work=$(tree_work)
 	[ -z "$work" ] || die "build/tree has work that is not in patches/ ($work): make export, or remove build/tree yourself"
+	work=$(kgit "$tree" for-each-ref --format='%(refname:short)' --no-merged HEAD refs/heads refs/stash | xargs)
+	[ -z "$work" ] || die "build/tree has commits that are not in patches/ ($work): remove them, or build/tree, yourself"
 fi
 rm -rf "$BUILD" "$TOP/results"
-[ -z "$all" ] || rm -rf "$CACHE"
+# Only what is ours: the folder may be one of the user's.
+if [ -n "$all" ] && [ -d "$CACHE" ]; then
+	rm -rf "$CACHE"/{*.git,b4,ccache,debian,qemu-*,sparse,*.lock}
+	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"
+fi

@@ -60,6 +60,13 @@ done
 [ -s "$tmp/list" ] || [ ! -s "$PATCHES/series" ] ||
 	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
 
+# What is about to be overwritten or removed is known: as build/tree was made from it, as it will be, or committed here.
+while IFS= read -r p; do
+	cmp -s "$tmp/$p" "$PATCHES/$p" || grep -qF " $(sha256sum <"$PATCHES/$p" | cut -d ' ' -f 1)  $p" "$record" ||
+		{ git -C "$PATCHES" ls-files --error-unmatch "$p" && git -C "$PATCHES" diff --quiet HEAD -- "$p"; } >/dev/null 2>&1 ||
+		die "patches/$p is neither what build/tree has of it nor committed: commit it, or make tree first"
+done < <(cd "$PATCHES" && find . -mindepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | LC_ALL=C sort)
+
 # Only what differs is written; what is not exported any more goes.
 while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || {

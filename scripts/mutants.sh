@@ -7,8 +7,8 @@ usage() {
 	cat <<'END'
 usage: mutants.sh [MUTANT...]
 
-Builds and tests each of selftests/mutants/*.patch (or those named), and prints
-which test killed it. A mutant is a diff against build/tree, or against this
+Builds and tests each of selftests/mutants/*.patch (or those named; 'odp-*' names
+all that begin so), and prints which test killed it. A mutant is a diff against build/tree, or against this
 repository if it breaks a driver of selftests/modules; above it stand a line that
 says what is broken, and
   Patch: SERIES SUBJECT              the patch whose line it breaks, or
@@ -46,11 +46,14 @@ upstream=$BUILD/tree
 work=$BUILD/mutants
 tree=$work/tree
 
-names=("$@")
-[ $# -gt 0 ] || for f in "$mutants"/*.patch; do
-	[ ! -f "$f" ] || names+=("$(basename "$f" .patch)")
+names=()
+for pattern in "${@:-*}"; do
+	# shellcheck disable=SC2231 # it may be a pattern
+	for f in "$mutants"/$pattern.patch; do
+		[ -f "$f" ] || die "no mutant $pattern; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
+		names+=("$(basename "$f" .patch)")
+	done
 done
-[ ${#names[@]} -gt 0 ] || die "no $mutants/*.patch"
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
 step "mutants: ${#names[@]}, in ${work#"$TOP/"}"
 
@@ -70,7 +73,6 @@ kernels=()
 runs=()
 for name in "${names[@]}"; do
 	f=$mutants/$name.patch
-	[ -f "$f" ] || die "no mutant $name; there are: $(cd "$mutants" && echo *.patch | sed 's/\.patch//g')"
 	if [ -n "$(header "$name" Module)" ]; then
 		[ -d "$TOP/selftests/modules/$(header "$name" Module)" ] || die "$f: no such driver: $(header "$name" Module)"
 	elif [ -n "$(header "$name" Base)" ]; then

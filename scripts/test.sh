@@ -68,11 +68,15 @@ for dir in "$suites"/*/; do
 		fi
 		wanted "$kernel" "${KERNELS:-}" || continue
 		wanted "$topology" "$topologies_wanted" || continue
-		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
+		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
 		todo+=("$suite $kernel $topology $args")
 	done < <(rows "$dir/$list")
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
+for name in $topologies_wanted; do
+	printf '%s\n' "${todo[@]}" | awk -v name="$name" '$2 != "host" && $3 == name { found = 1 } END { exit !found }' ||
+		die "no run of these suites has the topology $name"
+done
 
 # A newer QEMU that a topology needs is fetched now: if it cannot be had, that is said before an hour of tests.
 while read -r version; do
@@ -117,6 +121,15 @@ judge_host() {
 	mv "$dir.part" "$dir"
 }
 
+# lost DIR WHY SUITE KERNEL [TOPOLOGY [ARGUMENT...]]: a run that could not take place has failed
+lost() {
+	rm -rf "$1"
+	mkdir -p "$1"
+	: >"$1/ktap"
+	"$TOP/scripts/results.py" run "$1" code="$EX_USAGE" why="could not run: $2" guest_status=0 suite="$3" kernel="$4" topology="${5:-}" \
+		command="${*:6}" >/dev/null
+}
+
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	local suite=$1 dir
 	if [ "$2" = host ]; then
@@ -131,7 +144,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 dirs=() finished=0 broken=0
 declare -A running=()
 finish() {
-	local pid rc=0 n dir line
+	local pid rc=0 n dir line words
 	wait -n -p pid || rc=$?
 	n=${running[$pid]}
 	unset "running[$pid]"
@@ -143,6 +156,9 @@ finish() {
 	else
 		broken=1
 		line="${todo[n]}: could not run"
+		read -r -a words <<<"${todo[n]}"
+		lost "$dir" "$(tail -n 1 "$tmp/$n.out")" "${words[@]}"
+		dirs+=("$dir")
 	fi
 	step "$finished/${#todo[@]} $line"
 	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
@@ -166,6 +182,7 @@ done
 
 # Checks over several runs, as KTAP: what the files "same" of the suites say, and how soon the normal kernel tests.
 mkdir -p "$summary"
+rm -f "$summary"/same-result-*.txt
 n=0
 check() { # NAME COMMAND...
 	local name=$1 seen result=ok

@@ -130,7 +130,7 @@ setup() { # KERNEL TOPOLOGY
 	local file=$TOP/selftests/topologies/$2
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
-	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make' first"
+	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
 	[[ $2 != */* ]] || file=$2
 	{ [ -f "$file" ] && [ "$topology_name" != README ]; } ||
 		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"
@@ -215,6 +215,7 @@ say() {
 say "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description"
 
 # Everything is written beside its place and moved there at the end.
+[ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: has other things in it than results"
 mkdir -p "$(dirname "$dir")"
 part=$(mktemp -d "$dir.part.XXXXXX")
 pid=

@@ -1,16 +1,19 @@
 """offsets.py DEVICE GID: on-demand paging of what does not begin where a page does, or goes over its end, and of regions
-whose addresses for RDMA (IOVA) are not those of the process. Prints KTAP.
+whose addresses for RDMA (IOVA) are not those of the process; what is large, and what is not on demand. Prints KTAP.
 """
 
 import ctypes
+import errno
 import itertools
 import mmap
 import sys
 
 from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_wr_opcode as op,
+                                      _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
 from pyverbs.mr import MREx
+from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE
 from verbs import ACCESS, PAGE, equal, run_tests
 
@@ -110,6 +113,26 @@ class Tests:
     def test_iova_prefetch(self):
         self.use_iova()
         self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(self.odp.buf, SIZE, self.odp.lkey)])
+
+    def test_large(self):
+        size = 3 << 30
+        noreserve = 0x4000
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve)
+        large = self.link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), size)
+        self.link.pd.advise_mr(PREFETCH_NO_FAULT, FLUSH, [SGE(large.buf, size, large.lkey)])
+        last = size - PAGE
+        memory[last:] = self.maps[0][:PAGE] = bytes(range(256)) * (PAGE // 256)
+        self.link.rdma(op.IBV_WR_RDMA_READ, self.plain, large, 0, last)
+        equal("the last page is right", self.maps[1][:PAGE] == self.maps[0][:PAGE], True)
+
+    def test_prefetch_plain(self):
+        for flags in (FLUSH, 0):
+            try:
+                self.link.pd.advise_mr(PREFETCH_WRITE, flags, [SGE(self.plain.buf, SIZE, self.plain.lkey)])
+                seen = 0
+            except PyverbsRDMAError as error:
+                seen = error.error_code
+            equal(f"error of a prefetch with flags {flags}", seen, errno.EINVAL)
 
 
 sys.exit(run_tests(Tests, *sys.argv[1:]))

@@ -174,8 +174,12 @@ run_b4() {
 # As b4's --auto-to-cc asks, but once for all patches.
 maintainers() {
 	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats "$@" \
-		"${mails[@]/#/"$tmp/patches/"}") ||
-		die -c "$EX_FAIL" "$series: get_maintainer does not know for whom"
+		"${mails[@]/#/"$tmp/patches/"}") 2>"$tmp/maintainers.log" ||
+		die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/maintainers.log")"
+}
+# It looks commits up that a patch fixes.
+unknown() {
+	sed -n "s/^fatal: ambiguous argument '\([0-9a-f]*\)'.*/\1/p; s/^fatal: bad object \([0-9a-f]*\).*/\1/p" "$tmp/maintainers.log" | sort -u | xargs
 }
 no_identity=()
 for v in "${!GIT_AUTHOR_@}" "${!GIT_COMMITTER_@}"; do
@@ -205,6 +209,8 @@ for series in "${on_branch[@]}"; do
 	kgit "$work" checkout -q -B "$series" "$end"
 	mapfile -t mails < <(grep "^$series/" "$tmp/sent")
 	maintainers --nol >"$tmp/to"
+	missing=$(unknown)
+	[ -z "$missing" ] || step "mbox: $series: $dir does not have the commits $missing, whose authors would get a copy: is it shallow?"
 	maintainers --nom | { grep -vxFf "$tmp/to" || true; } >"$tmp/cc"
 	kgit "$work" config "branch.$series.description" \
 		"$(mail_message "$tmp/patches/$series/0000-cover-letter.patch")"$'\n\n'"$(sed 's/^/To: /' "$tmp/to" && sed 's/^/Cc: /' "$tmp/cc")"

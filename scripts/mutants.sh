@@ -8,9 +8,9 @@ usage() {
 usage: mutants.sh [MUTANT...]
 
 Builds and tests each of selftests/mutants/*.patch (or those named; 'odp-*' names
-all that begin so), and prints which test killed it. A mutant is a diff against build/tree, or against this
-repository if it breaks a driver of selftests/modules; above it stand a line that
-says what is broken, and
+all that begin so), and prints which test killed it. A mutant is a diff against
+build/tree, or against this repository if it breaks a driver of selftests/modules;
+above it stand a line that says what is broken, and
   Patch: SERIES SUBJECT              the patch whose line it breaks, or
   Base: FILE                         where, if the patches leave the line alone, or
   Module: NAME                       the driver

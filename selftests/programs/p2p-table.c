@@ -106,6 +106,9 @@ static void report(int nr, int exporter, int importer)
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (addr == MAP_FAILED || !got || !want)
 		err(1, "memory");
+	/* A page that khugepaged has in its hands does not migrate. */
+	if (madvise(addr, size, MADV_NOHUGEPAGE))
+		err(1, "MADV_NOHUGEPAGE");
 
 	fill(want, size, 1);
 	memcpy(addr, want, size);

@@ -27,6 +27,11 @@ done
 [ -z "$(kgit "$tree" rev-list --merges base..HEAD)" ] || die "build/tree has merges: a series is a line of commits"
 kgit "$tree" merge-base --is-ancestor base HEAD || die "build/tree is not on top of its base"
 
+# The patches that patches/ has now, without the cover letters.
+present() {
+	(cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | LC_ALL=C sort)
+}
+
 tmp=$(mktemp -d "$PATCHES/.export.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
@@ -65,7 +70,7 @@ while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || grep -qF " $(sha256sum <"$PATCHES/$p" | cut -d ' ' -f 1)  $p" "$record" ||
 		{ git -C "$PATCHES" ls-files --error-unmatch "$p" && git -C "$PATCHES" diff --quiet HEAD -- "$p"; } >/dev/null 2>&1 ||
 		die "patches/$p is neither what build/tree has of it nor committed: commit it, or make tree first"
-done < <(cd "$PATCHES" && find . -mindepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | LC_ALL=C sort)
+done < <(present)
 
 # Only what differs is written; what is not exported any more goes.
 while IFS= read -r p; do
@@ -74,16 +79,13 @@ while IFS= read -r p; do
 		step "export: wrote $p"
 	}
 done <"$tmp/list"
-for p in "$PATCHES"/*/[0-9]*.patch; do
-	p=${p#"$PATCHES/"}
-	case $p in
-	'*/'* | */0000-*) continue ;;
-	esac
+present >"$tmp/present"
+while IFS= read -r p; do
 	grep -qxF "$p" "$tmp/list" || {
 		rm "$PATCHES/$p"
 		step "export: removed $p"
 	}
-done
+done <"$tmp/present"
 cmp -s "$tmp/list" "$PATCHES/series" || cp "$tmp/list" "$PATCHES/series"
 mv "$tmp/record" "$record"
 tag_series

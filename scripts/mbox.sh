@@ -115,14 +115,14 @@ done
 
 # Checked, all of it, and as it is now?
 tree=
-declare -A id=()
+declare -A ids=()
 for check in "$TOP"/scripts/checks/*/check; do
 	check=$(basename "$(dirname "$check")")
 	rc=
 	[ ! -f "$BUILD/check/verdicts/$check" ] || read -r rc of tree_of <"$BUILD/check/verdicts/$check"
 	[ -n "$rc" ] || die -c "$EX_FAIL" "no verdict of the check $check: run make check"
 	kind=$(verdict_kind "$check")
-	[ "$of $tree_of" = "${id[$kind]:=$("$kind")} ${tree:=$tree_of}" ] || die -c "$EX_FAIL" "the verdict of the check $check is on other patches: run make check"
+	[ "$of $tree_of" = "${ids[$kind]:=$("$kind")} ${tree:=$tree_of}" ] || die -c "$EX_FAIL" "the verdict of the check $check is on other patches: run make check"
 	[ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] || die -c "$EX_FAIL" "the check $check failed: run make check CHECKS=$check"
 done
 

@@ -11,6 +11,7 @@
 #include "edu-bench.h"
 
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
@@ -1365,6 +1366,65 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	EXPECT_TRUE(all(mem + 3 * PAGE, PAGE, 0));
 	close(uffd);
 	munmap(mem, n * PAGE);
+}
+
+/*
+ * Of two pages in different parts of a range the one goes whenever the other arrives. That comes to
+ * an end after a second, and all is there when it is asked for once more, in peace.
+ */
+TEST_F_TIMEOUT(odp, give_up, 120)
+{
+	const int n = 600, pages[2] = { 3, 599 };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct worker w = { .work = do_fault_all, .fd = self->imp[0], .npages = n };
+	struct uffdio_register range[2];
+	time_t end = time(NULL) + 10;
+	struct uffd_msg msg;
+	int uffd, arrived;
+
+	w.mem = anon(n * PAGE);
+	ASSERT_NE(w.mem, NULL);
+	fill(w.mem, n * PAGE, 1);
+	uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	ASSERT_GE(uffd, 0);
+	ASSERT_EQ(call(uffd, UFFDIO_API, &api), 0);
+	for (int i = 0; i < 2; i++) {
+		range[i] = (struct uffdio_register){
+			.range = { (uintptr_t)w.mem + pages[i] * PAGE, PAGE },
+			.mode = UFFDIO_REGISTER_MODE_MISSING,
+		};
+		ASSERT_EQ(call(uffd, UFFDIO_REGISTER, range + i), 0);
+	}
+	ASSERT_EQ(madvise(w.mem + pages[0] * PAGE, PAGE, MADV_DONTNEED), 0);
+	ASSERT_GT(reg(w.fd, w.mem, n), 0);
+	ASSERT_EQ(pthread_create(&w.thread, NULL, once, &w), 0);
+	for (bool peace = false; !peace;) {
+		struct pollfd fds = { .fd = uffd, .events = POLLIN };
+		struct uffdio_zeropage zero;
+
+		/* The fault may have ended with an error. */
+		if (!poll(&fds, 1, 2000))
+			break;
+		ASSERT_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+		ASSERT_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
+		arrived = msg.arg.pagefault.address != range[0].range.start;
+		peace = edu_stats(w.fd).again || time(NULL) > end;
+		if (!peace)
+			ASSERT_EQ(madvise(w.mem + pages[!arrived] * PAGE, PAGE, MADV_DONTNEED), 0);
+		zero = (struct uffdio_zeropage){ .range = range[arrived].range };
+		ASSERT_EQ(call(uffd, UFFDIO_ZEROPAGE, &zero), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		call(uffd, UFFDIO_UNREGISTER, &range[i].range);
+	pthread_join(w.thread, NULL);
+	EXPECT_EQ(w.error, 0);
+	EXPECT_EQ(edu_stats(w.fd).again, 1);
+	EXPECT_EQ(present(self, w.fd, w.mem, n), n);
+	EXPECT_TRUE(filled(w.mem, 0, pages[0] * PAGE, 1));
+	EXPECT_TRUE(all(w.mem + pages[0] * PAGE, PAGE, 0));
+	EXPECT_TRUE(all(w.mem + pages[1] * PAGE, PAGE, 0));
+	close(uffd);
+	munmap(w.mem, n * PAGE);
 }
 
 static void do_fault_some(struct worker *w)

@@ -197,7 +197,8 @@ struct edu_hmm_obstruct {
  * @p2p_pages: see struct ib_umem_odp; in small pages
  * @p2p_fallbacks: likewise
  * @in_flight: 1 while the engine works on a page of the range
- * @pad: zero
+ * @again: how often the RDMA core gave up, for pages that were invalidated all the time, and was
+ *   asked once more
  */
 struct edu_hmm_stats {
 	__u64 transfers;
@@ -208,7 +209,7 @@ struct edu_hmm_stats {
 	__u64 p2p_pages;
 	__u64 p2p_fallbacks;
 	__u32 in_flight;
-	__u32 pad;
+	__u32 again;
 };
 
 #define EDU_HMM_REGISTER	_IOWR('E', 0x00, struct edu_hmm_register)

@@ -1208,6 +1208,14 @@ static void do_fault_all(struct worker *w)
 		FAIL(w, ret);
 }
 
+static void do_fault_patiently(struct worker *w)
+{
+	int ret = patient_fault(w, 0, w->npages, EDU_HMM_WRITE);
+
+	if (ret)
+		FAIL(w, ret);
+}
+
 static void do_prefetch(struct worker *w)
 {
 	int n, first = some(w, w->npages, &n), ret;
@@ -1376,7 +1384,7 @@ TEST_F_TIMEOUT(odp, give_up, 120)
 {
 	const int n = 600, pages[2] = { 3, 599 };
 	struct uffdio_api api = { .api = UFFD_API };
-	struct worker w = { .work = do_fault_all, .fd = self->imp[0], .npages = n };
+	struct worker w = { .work = do_fault_patiently, .fd = self->imp[0], .npages = n };
 	struct uffdio_register range[2];
 	int uffd, arrived, rounds = 0;
 	struct uffd_msg msg;

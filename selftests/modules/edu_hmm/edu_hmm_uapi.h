@@ -197,8 +197,8 @@ struct edu_hmm_obstruct {
  * @p2p_pages: see struct ib_umem_odp; in small pages
  * @p2p_fallbacks: likewise
  * @in_flight: 1 while the engine works on a page of the range
- * @again: how often the RDMA core gave up, for pages that were invalidated all the time, and was
- *   asked once more. 0 of /dev/edu_hmmN
+ * @again: how often the RDMA core gave up, for pages that were invalidated all the time. 0 of
+ *   /dev/edu_hmmN
  */
 struct edu_hmm_stats {
 	__u64 transfers;

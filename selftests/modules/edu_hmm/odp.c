@@ -169,11 +169,12 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 		ret = ib_umem_odp_map_dma_and_lock(umem, m->start + (first << PAGE_SHIFT),
 						   npages << PAGE_SHIFT, access,
 						   !(flags & EDU_HMM_NO_FAULT));
-		if (ret != -EAGAIN || time_after_eq(jiffies, deadline) ||
-		    fatal_signal_pending(current))
+		if (ret != -EAGAIN)
 			break;
 		scoped_guard(mutex, &m->lock)
 			m->stats.again++;
+		if (time_after_eq(jiffies, deadline) || fatal_signal_pending(current))
+			break;
 	}
 	if (ret >= 0) {
 		edu_odp_enter(m, first, npages, flags);

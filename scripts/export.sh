@@ -27,11 +27,6 @@ done
 [ -z "$(kgit "$tree" rev-list --merges base..HEAD)" ] || die "build/tree has merges: a series is a line of commits"
 kgit "$tree" merge-base --is-ancestor base HEAD || die "build/tree is not on top of its base"
 
-# The patches that patches/ has now, without the cover letters.
-present() {
-	(cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | LC_ALL=C sort)
-}
-
 tmp=$(mktemp -d "$PATCHES/.export.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
@@ -65,12 +60,15 @@ done
 [ -s "$tmp/list" ] || [ ! -s "$PATCHES/series" ] ||
 	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
 
+# The patches that patches/ has now, without the cover letters.
+(cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | sort) >"$tmp/present"
+
 # What is about to be overwritten or removed is known: as build/tree was made from it, as it will be, or committed here.
 while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || grep -qF " $(sha256sum <"$PATCHES/$p" | cut -d ' ' -f 1)  $p" "$record" ||
 		{ git -C "$PATCHES" ls-files --error-unmatch "$p" && git -C "$PATCHES" diff --quiet HEAD -- "$p"; } >/dev/null 2>&1 ||
 		die "patches/$p is neither what build/tree has of it nor committed: commit it, or make tree first"
-done < <(present)
+done <"$tmp/present"
 
 # Only what differs is written; what is not exported any more goes.
 while IFS= read -r p; do
@@ -79,7 +77,6 @@ while IFS= read -r p; do
 		step "export: wrote $p"
 	}
 done <"$tmp/list"
-present >"$tmp/present"
 while IFS= read -r p; do
 	grep -qxF "$p" "$tmp/list" || {
 		rm "$PATCHES/$p"

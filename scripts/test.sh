@@ -78,16 +78,17 @@ for name in $topologies_wanted; do
 		die "no run of these suites has the topology $name"
 done
 
-# A newer QEMU that a topology needs is fetched now: if it cannot be had, that is said before an hour of tests.
+# A newer QEMU, and the Debian root of a suite, are fetched now: if they cannot be had, that is said before an hour of tests.
 while read -r version; do
 	"$TOP/scripts/qemu.sh" "$version" >/dev/null
-done < <(printf '%s\n' "${todo[@]}" | awk -v dir="$TOP/selftests/topologies/" '$2 != "host" { print dir $3 }' |
-	sort -u | xargs -r sed -n 's/^qemu=//p' | sort -u)
-
-# So are the Debian root, and the QEMU for a suite with a device of its own.
+done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
+	[ "$kernel" != host ] || continue
+	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"
+	# shellcheck disable=SC2086 # words
+	virtual_time "$suite" $args >/dev/null || echo "$SMP_QEMU"
+done | sort -u)
 while read -r suite; do
 	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null
-	[ ! -x "$suites/$suite/importer" ] || "$TOP/scripts/qemu.sh" 11 >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)
 
 tmp=$(mktemp -d)

@@ -90,19 +90,12 @@ must_be() { # FILE KEY VALUE PATTERN
 	[[ $3 =~ ^($4)$ ]] || die "$1: $2=$3: must be of the form $4 (see selftests/topologies/README)"
 }
 
-# virtual_time SUITE ARGUMENT...: if the suite wants it for runs with this first argument, QEMU's shift: 3 if not given.
-virtual_time() {
-	local list=$TOP/selftests/suites/$1/icount
-	[ $# -gt 1 ] && [ -f "$list" ] &&
-		awk -v run="$2" '{ sub(/#.*/, "") } $1 == run { print ($2 == "" ? 3 : $2); found = 1 } END { exit !found }' "$list"
-}
-
 # qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
 qemu_command() {
 	local machine=q35
-	local cmdline shift processors=(-smp 2)
+	local cmdline processors=(-smp 2)
 	# For devices that are slow by the clock (edu takes 100 ms to do a transfer): an idle guest's clock leaps to the next timer.
-	! shift=$(virtual_time "$suite" "${@:2}") || processors=(-smp 1 -icount "shift=$shift,sleep=off")
+	[ -z "$icount" ] || processors=(-smp 1 -icount "shift=$icount,sleep=off")
 	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
 	# An oops leaves the guest in an unknown state: stop there.
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
@@ -126,7 +119,7 @@ qemu_command() {
 	)
 }
 
-setup() { # KERNEL TOPOLOGY
+setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	local file=$TOP/selftests/topologies/$2
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
@@ -143,7 +136,9 @@ setup() { # KERNEL TOPOLOGY
 		importer=''
 	fi
 	topology "$file"
-	[ -z "$importer" ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
+	icount=$(virtual_time "$suite" "${@:4}") || icount=''
+	# A device of our own needs it, too.
+	{ [ -n "$icount" ] && [ -z "$importer" ]; } || [ "$qemu_least" -ge "$SMP_QEMU" ] || qemu_least=$SMP_QEMU
 	qemu_binary=${QEMU:-qemu-system-x86_64}
 	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
@@ -204,7 +199,7 @@ shift $((OPTIND - 1))
 case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain words: $*" ;; esac
 
 [[ $3 != /suites/*/* ]] || suite=$(basename "$(dirname "$3")")
-setup "$1" "$2"
+setup "$@"
 shift 2
 [ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name" "$suite" "${*:2}")
 qemu_command "$@"

@@ -765,6 +765,8 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
  */
 #define SLOT		64
 #define BUSY_PAGES	4
+/* For fill(): nothing that was in the pages before. */
+#define SEED(round)	((round) + 100)
 
 struct importer {
 	pthread_t thread;
@@ -785,12 +787,17 @@ static void *import(void *arg)
 	while (!__atomic_load_n(&i->stop, __ATOMIC_RELAXED) && !i->error) {
 		char *slot = i->self->mem + i->rounds % BUSY_PAGES * PAGE + i->n * SLOT;
 
-		fill(out, SLOT, i->rounds + 1);
+		fill(out, SLOT, SEED(i->rounds));
 		i->error = dma(i->fd, slot, out, SLOT, EDU_HMM_WRITE);
 		if (!i->error)
 			i->error = dma(i->fd, slot, in, SLOT, 0);
-		if (!i->error && memcmp(in, out, SLOT))
+		for (int b = 0; !i->error && b < SLOT; b++) {
+			if (in[b] == out[b])
+				continue;
+			printf("# importer %d, round %u, byte %d: read %#hhx, not %#hhx\n", i->n,
+			       i->rounds, b, in[b], out[b]);
 			i->error = 1;
+		}
 		if (!i->error)
 			__atomic_fetch_add(&i->rounds, 1, __ATOMIC_RELAXED);
 	}
@@ -818,10 +825,10 @@ static void stop_importer(struct importer *i)
 /* Is the last round of an importer what the CPU sees? */
 static bool imported(FIXTURE_DATA(dma) *self, const struct importer *i)
 {
-	return filled(self->mem + (i->rounds - 1) % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT,
-		      i->rounds);
-}
+	unsigned int last = i->rounds - 1;
 
+	return filled(self->mem + last % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT, SEED(last));
+}
 
 /* The exporter goes away while its pages are mapped, and while the device writes to one of them. */
 static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)

@@ -205,7 +205,7 @@ def first_line(limit, runs):
              if r.get("kernel") == "normal" and r.get("first_test_seconds")]
     seconds, where = max(times, default=(0, "none"))
     print(f"{len(times)} runs of the normal kernel, slowest from exec to the first test line: {seconds} s ({where})")
-    return FAIL if seconds > float(limit) else 0
+    return FAIL if not times or seconds > float(limit) else 0
 
 
 def summary(folder, runs):

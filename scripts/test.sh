@@ -193,7 +193,9 @@ check() { # NAME COMMAND...
 	printf '# %s\n%s %s %s\n' "$seen" "$result" "$n" "$name" >>"$tmp/checks"
 	echo "    $seen" >&2
 }
-check first-test-line "$TOP/scripts/results.py" first-line $((10 * ${SLOWDOWN:-1})) "${dirs[@]}"
+if printf '%s\n' "${todo[@]}" | awk '$2 == "normal" { found = 1 } END { exit !found }'; then
+	check first-test-line "$TOP/scripts/results.py" first-line $((10 * ${SLOWDOWN:-1})) "${dirs[@]}"
+fi
 for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 	while IFS='|' read -r old new; do
 		read -r -a words <<<"$old"
@@ -206,12 +208,15 @@ for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 		fi
 	done < <(rows "$suites/$suite/same")
 done
-{
-	printf 'KTAP version 1\n1..%s\n' "$n"
-	cat "$tmp/checks"
-} >"$tmp/checks.ktap"
-judge_host "$summary/checks" checks cat "$tmp/checks.ktap"
-dirs+=("$summary/checks")
+rm -rf "$summary/checks"
+if [ $n -gt 0 ]; then
+	{
+		printf 'KTAP version 1\n1..%s\n' "$n"
+		cat "$tmp/checks"
+	} >"$tmp/checks.ktap"
+	judge_host "$summary/checks" checks cat "$tmp/checks.ktap"
+	dirs+=("$summary/checks")
+fi
 
 rc=0
 "$TOP/scripts/results.py" summary "$summary" "${dirs[@]}" >"$tmp/summary" || rc=$?

@@ -71,18 +71,11 @@ base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"
 }
 
-# The oldest major version of QEMU for a guest with two processors, and for what only it has. In 7.2 an access to a register
-# goes astray when the other processor changes the memory map meanwhile, as the removal of a device does
-# (selftests/programs/registers.c).
-# shellcheck disable=SC2034
-SMP_QEMU=11
-
-# virtual_time SUITE ARGUMENT...: if the suite wants it for runs with this first argument, QEMU's shift: 3 if not given.
-# Such a guest has one processor.
-virtual_time() {
-	local list=$TOP/selftests/suites/$1/icount
-	[ $# -gt 1 ] && [ -f "$list" ] &&
-		awk -v run="$2" '{ sub(/#.*/, "") } $1 == run { print ($2 == "" ? 3 : $2); found = 1 } END { exit !found }' "$list"
+# run_word FILE SUITE ARGUMENT...: runs with this first argument have a line in selftests/suites/SUITE/FILE: its second word
+run_word() {
+	local list=$TOP/selftests/suites/$2/$1
+	[ $# -gt 2 ] && [ -f "$list" ] &&
+		awk -v run="$3" '{ sub(/#.*/, "") } $1 == run { print $2; found = 1 } END { exit !found }' "$list"
 }
 
 # kgit DIR ARG...: git in a tree of ours. Nothing of the user's git configuration may change commit ids or patches.

@@ -84,8 +84,9 @@ while read -r version; do
 done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
 	[ "$kernel" != host ] || continue
 	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"
+	[ ! -x "$suites/$suite/importer" ] || echo 11
 	# shellcheck disable=SC2086 # words
-	virtual_time "$suite" $args >/dev/null || echo "$SMP_QEMU"
+	run_word qemu "$suite" $args || true
 done | sort -u)
 while read -r suite; do
 	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null

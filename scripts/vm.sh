@@ -13,9 +13,8 @@ DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
 command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
 suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
 whose first argument is in its file icount gets one processor and virtual time:
-2^SHIFT ns an instruction, SHIFT being the second word there (3). All others have
-two processors, and QEMU 11 or later: qemu.sh gets it where the machine's is older.
-What the guest writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's
+2^SHIFT ns an instruction, SHIFT being the second word there (3). Its file qemu has
+the oldest major version of QEMU for such runs (qemu.sh gets it). What the guest writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's
 monitor, the answer to monitor.log. If the suite has a program "importer", each
 importer of the topology is one, in place of edu: run with a socket, on which it
 must be a PCI device for QEMU 11 (vfio-user), and the arguments of the run. What it
@@ -121,7 +120,7 @@ qemu_command() {
 }
 
 setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
-	local file=$TOP/selftests/topologies/$2
+	local file=$TOP/selftests/topologies/$2 least shift
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
 	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
@@ -137,9 +136,10 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 		importer=''
 	fi
 	topology "$file"
-	icount=$(virtual_time "$suite" "${@:4}") || icount=''
-	# A device of our own needs it, too.
-	{ [ -n "$icount" ] && [ -z "$importer" ]; } || [ "$qemu_least" -ge "$SMP_QEMU" ] || qemu_least=$SMP_QEMU
+	[ -z "$importer" ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
+	! least=$(run_word qemu "$suite" "${@:4}") || [ "$qemu_least" -ge "$least" ] || qemu_least=$least
+	icount=''
+	! shift=$(run_word icount "$suite" "${@:4}") || icount=${shift:-3}
 	qemu_binary=${QEMU:-qemu-system-x86_64}
 	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"

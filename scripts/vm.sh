@@ -14,11 +14,12 @@ command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
 suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
 whose first argument is in its file icount gets one processor and virtual time:
 2^SHIFT ns an instruction, SHIFT being the second word there (3). Its file qemu has
-the oldest major version of QEMU for such runs (qemu.sh gets it). What the guest writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's
-monitor, the answer to monitor.log. If the suite has a program "importer", each
-importer of the topology is one, in place of edu: run with a socket, on which it
-must be a PCI device for QEMU 11 (vfio-user), and the arguments of the run. What it
-says goes to importer0.log and so on; if it fails, so does the run.
+the oldest major version of QEMU for such runs (qemu.sh gets it). What the guest
+writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's monitor, the answer
+to monitor.log. If the suite has a program "importer", each importer of the topology
+is one, in place of edu: run with a socket, on which it must be a PCI device for
+QEMU 11 (vfio-user), and the arguments of the run. What it says goes to importer0.log
+and so on; if it fails, so does the run.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).

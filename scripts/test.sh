@@ -19,6 +19,7 @@ A suite is a folder with
   host  a program that prints KTAP on the host
   may-skip, same  see those of the suite hmm
   icount  first arguments of the runs that get virtual time, one a line
+  qemu    first arguments of runs, and the oldest major version of QEMU for them
   debian  packages of the Debian root that its guests get, one a line
   importer  a program that is the importer of its guests, in place of edu: see vm.sh
 

@@ -201,8 +201,10 @@ fi
 for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 	while IFS='|' read -r old new; do
 		read -r -a words <<<"$old"
+		[ -f "$BUILD/kernels/${words[0]}/stamp" ] || continue
 		old=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
 		read -r -a words <<<"$new"
+		[ -f "$BUILD/kernels/${words[0]}/stamp" ] || continue
 		new=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
 		# Only what was run just now is compared.
 		if wanted "$old" "${dirs[*]}" && wanted "$new" "${dirs[*]}"; then

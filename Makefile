@@ -15,9 +15,9 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 .PHONY: all test check check-self mutants bench bench-compare soak apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
-.PHONY: kernel-normal kernel-debug kernel-kcsan kernel-unpatched
+.PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
-all: kernel-normal ## the main job: build, boot each topology, print the table
+all: kernel-core ## the main job: build, boot each topology, print the table
 	@scripts/run.sh
 
 test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
@@ -60,6 +60,10 @@ export: ## the commits of build/tree back to patches/
 	@scripts/export.sh
 
 kernels: kernel-normal kernel-debug kernel-unpatched ## all three kernels
+
+# What the table needs of the kernel normal.
+kernel-core: tree
+	@scripts/kernel.sh core normal
 
 kernel-normal: tree
 	@scripts/kernel.sh build normal

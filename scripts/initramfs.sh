@@ -7,8 +7,8 @@ usage() {
 	cat <<'EOF'
 usage: initramfs.sh KERNEL [LIST]
 
-Prints the path of an uncompressed cpio archive with what selftests/guest/manifest
-lists for build/kernels/KERNEL and, below /debian, a Debian root with the packages
+Prints the path of an uncompressed cpio archive with what selftests/guest/manifest,
+or the file MANIFEST, lists for build/kernels/KERNEL and, below /debian, a Debian root with the packages
 that the file LIST names (see debian-root.sh). The archive is named after its
 content: the same content is built once. (Uncompressed: under emulation the guest
 would spend more time to unpack it than the host saves.)
@@ -78,7 +78,8 @@ module() { # NAME [KERNEL...]
 	[ -f "$dir/modules.dep" ] || die "no modules.dep in $dir: run 'make' first"
 	pattern=/${1//[-_]/[-_]}.ko
 	! grep -q "$pattern" "$dir/modules.builtin" || return 0
-	line=$(grep "^[^:]*${pattern}[^:]*:" "$dir/modules.dep") || die "$manifest: kernel ${kdir##*/} has no module $1"
+	line=$(grep "^[^:]*${pattern}[^:]*:" "$dir/modules.dep") ||
+		die "$manifest: kernel ${kdir##*/} has no module $1: run 'make kernel-${kdir##*/}' first"
 	for line in ${line/:/}; do
 		file "/lib/modules/${dir##*/}/$line" "$dir/$line" 0644
 		grep "^$line:" "$dir/modules.dep" >>"$deps"
@@ -95,18 +96,21 @@ kselftest() { # DIR
 }
 
 # The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
-programs() {
+programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
-	for header in "$TOP"/selftests/programs/*.h "$TOP"/selftests/modules/*/*_uapi.h; do
+	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h; do
 		[ ! "$header" -nt "$newest" ] || newest=$header
 	done
-	for c in "$TOP"/selftests/programs/*.c; do
-		[ -f "$c" ] || continue
-		bin=$out/programs/$(basename "$c" .c)
+	# shellcheck disable=SC2046 # words
+	[ $# -gt 0 ] || set -- $(cd "$TOP/selftests/programs" && basename -s .c ./*.c)
+	for c; do
+		bin=$out/programs/$c
+		c=$TOP/selftests/programs/$c.c
 		mkdir -p "$out/programs"
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
-				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" -lpthread ||
+				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" \
+				"$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi
@@ -128,12 +132,12 @@ copy() { # FROM TO
 while read -r what args; do
 	case $what in
 	'' | '#'*) continue ;;
-	busybox | programs) $what ;;
+	busybox) busybox ;;
 	bin)
 		file "$args" "$(realpath "$args")"
 		libraries "$args"
 		;;
-	module | kselftest)
+	module | kselftest | programs)
 		# shellcheck disable=SC2086 # words
 		$what $args
 		;;

@@ -6,11 +6,14 @@ set -euo pipefail
 usage() {
 	cat <<'END'
 usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
+       kernel.sh core KERNEL...
 
-Builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}; nothing
-when source, configuration and compiler are those of the stamp. The whole log is
-in build/kernels/KERNEL.log. `unpatched` is built from build/base, the others
-from build/tree as it stands; with the guest's own modules, selftests/modules.
+build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp};
+nothing when source, configuration and compiler are those of the stamp. The whole
+log is in build/kernels/KERNEL.log. `unpatched` is built from build/base, the
+others from build/tree as it stands; with the guest's own modules,
+selftests/modules.
+core: only what `make` boots, bzImage and test_hmm. A later build goes on from there.
 END
 }
 
@@ -19,9 +22,12 @@ mm_programs=(hmm-tests)
 mm_files=(test_hmm.sh)
 # Folders of tools/testing/selftests whose scripts the guest runs; those of rdma read the helpers in the other one.
 script_folders=(rdma kselftest)
+# The modules of the core: those of selftests/suites/table/manifest.
+core_modules=(lib/test_hmm.ko)
 
-case ${1:-} in
-build) [ $# -ge 2 ] || {
+verb=${1:-}
+case $verb in
+build | core) [ $# -ge 2 ] || {
 	usage >&2
 	exit "$EX_USAGE"
 } ;;
@@ -59,9 +65,9 @@ trap 'exit 143' TERM
 kmake() {
 	local seconds=0 objects rc=0
 	set -m
-	# The O= directory is a direct child of the source tree and named relatively: then kbuild itself uses relative
+	# No make outlives this script: it would hold the locks. The O= directory is a direct child of the source tree and named relatively: then kbuild itself uses relative
 	# paths, and ccache hits from whatever folder.
-	make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
+	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!
 	set +m
@@ -81,6 +87,15 @@ kmake() {
 	}
 }
 
+# lock FD FILE: until the descriptor is closed
+lock() {
+	eval "exec $1>\"\$2\""
+	flock -n "$1" || {
+		step "$kernel: waiting for another kernel build"
+		flock "$1"
+	}
+}
+
 # What the result depends on. The tree's own id, not its commit's: an amended message builds nothing.
 stamp() {
 	printf 'tree %s\n' "$(kgit "$src" rev-parse 'HEAD^{tree}')"
@@ -93,7 +108,8 @@ stamp() {
 	printf 'recipe %s\n' "$(sha256sum "$TOP/scripts/kernel.sh" | cut -c 1-16)"
 }
 
-build() {
+# make_kernel KERNEL: all of it, or the core (see usage).
+make_kernel() {
 	kernel=$1
 	src=$BUILD/tree
 	[ "$kernel" != unpatched ] || src=$BUILD/base
@@ -103,21 +119,39 @@ build() {
 	[ -d "$src/.git" ] || die "no $src: run make tree"
 	export CCACHE_BASEDIR=$src
 
+	# Who needs no build does not wait for that of another kernel.
+	lock 7 "$BUILD/kernels/.$kernel.lock"
 	"$TOP/scripts/config.sh" "$kernel" "$src" "$out"
-	local want
+	local want have begin
 	want=$(stamp)
-	if [ "$want" = "$(cat "$dest/stamp" 2>/dev/null)" ]; then
+	have=$(cat "$dest/stamp" 2>/dev/null || true)
+	case $verb,$have in
+	*,"$want"$'\nparts all')
 		step "$kernel: up to date"
-		guest_modules
+		[ "$verb" = core ] || guest_modules
 		return
-	fi
+		;;
+	core,"$want"$'\nparts core')
+		step "$kernel: up to date"
+		return
+		;;
+	esac
 
 	need_space "$BUILD" 3
+	lock 9 "$CACHE/kernel.lock"
+	begin=$(date +%s)
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
-	kmake bzImage modules
+	if [ "$verb" = core ]; then
+		kmake bzImage
+		kmake "${core_modules[@]}"
+		# What modules_install goes by. The next build makes its own.
+		printf '%s\n' "${core_modules[@]/%.ko/.o}" >"$out/modules.order"
+	else
+		kmake bzImage modules
+	fi
 
-	step "$kernel: installing modules, building selftests"
+	step "$kernel: installing"
 	[ -z "$tmp" ] || rm -rf "$tmp"
 	tmp=$(mktemp -d "$BUILD/kernels/.$kernel.XXXXXX")
 	chmod 755 "$tmp"
@@ -125,12 +159,18 @@ build() {
 	rm -f "$tmp"/modules/lib/modules/*/build
 	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
 	cp "$out/.config" "$tmp/config"
-	selftests
-	printf '%s\n' "$want" >"$tmp/stamp"
+	if [ "$verb" = core ]; then
+		printf '%s\nparts core\n' "$want" >"$tmp/stamp"
+	else
+		selftests
+		printf '%s\nparts all\n' "$want" >"$tmp/stamp"
+	fi
 	rm -rf "$dest"
 	mv "$tmp" "$dest"
 	tmp=
-	guest_modules
+	[ "$verb" = core ] || guest_modules
+	took "kernel $kernel" "$begin"
+	exec 9>&-
 
 	grep -E 'warning:' "$log" >&2 || true
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
@@ -153,11 +193,13 @@ guest_modules() {
 # Static, for the guest has no C library. The programs are always built anew: their rules do not know every header.
 selftests() {
 	local mm=$src/tools/testing/selftests/mm work=$out/kselftest-mm p
+	# The harness ends a test after 30 s, on any machine.
+	local harness="-Wl,--wrap=poll $TOP/selftests/programs/lib/slow.c"
 	kmake headers
 	rm -rf "$work"
 	mkdir -p "$work" "$tmp/kselftest/mm"
 	for p in "${mm_programs[@]}"; do
-		make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS=-static KHDR_INCLUDES="-isystem $out/usr/include" \
+		make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS="-static $harness" KHDR_INCLUDES="-isystem $out/usr/include" \
 			"$work/$p" >>"$log" 2>&1 </dev/null || {
 			tail -n 20 "$log" >&2
 			die -c "$EX_FAIL" "$kernel: selftests/mm/$p does not build, the whole log is $log"
@@ -174,11 +216,6 @@ selftests() {
 }
 
 mkdir -p "$BUILD/kernels" "$CACHE"
-exec 9>"$CACHE/kernel.lock"
-flock -n 9 || {
-	step "waiting for another kernel build"
-	flock 9
-}
 for k; do
-	build "$k"
+	make_kernel "$k"
 done

@@ -24,6 +24,11 @@ printf "$format" TOPOLOGY VERDICT P2P MIGRATED DATA 'AS DEMANDED'
 sed 's/#.*//; /^$/d' "$TOP/selftests/suites/table/runs" | while read -r kernel topology; do
 	[ -z "${TOPOLOGIES:-}" ] || [[ " $TOPOLOGIES " == *" $topology "* ]] || continue
 	dir=$(results_dir "$kernel" "$topology" table "")
+	[ -f "$dir/results.json" ] || {
+		# shellcheck disable=SC2059
+		printf "$format" "$topology" - - - - 'NO, could not run'
+		continue
+	}
 	# A result line follows the line of numbers it judges.
 	awk -v topology="$topology" -v format="$format" '
 		function row(verdict, p2p, migrated, data, good) {

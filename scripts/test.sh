@@ -21,6 +21,7 @@ A suite is a folder with
   icount  first arguments of the runs that get virtual time, one a line
   qemu    first arguments of runs, and the oldest major version of QEMU for them
   debian  packages of the Debian root that its guests get, one a line
+  manifest  what its guests contain, if not selftests/guest/manifest
   importer  a program that is the importer of its guests, in place of edu: see vm.sh
 
 Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
@@ -145,13 +146,14 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 }
 
 dirs=() finished=0 broken=0
-declare -A running=()
+declare -A running=() began=()
 finish() {
 	local pid rc=0 n dir line words
 	wait -n -p pid || rc=$?
 	n=${running[$pid]}
 	unset "running[$pid]"
 	finished=$((finished + 1))
+	took "run ${todo[n]}" "${began[$n]}"
 	dir=$(cat "$tmp/$n.dir")
 	if [ -f "$dir/results.json" ]; then
 		dirs+=("$dir")
@@ -178,12 +180,13 @@ for n in "${!todo[@]}"; do
 	fi >"$tmp/$n.dir"
 	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
 	running[$!]=$n
+	began[$n]=$(date +%s)
 done
 while [ ${#running[@]} -gt 0 ]; do
 	finish
 done
 
-# Checks over several runs, as KTAP: what the files "same" of the suites say, and how soon the normal kernel tests.
+# Checks over several runs, as KTAP: what the files "same" of the suites say.
 mkdir -p "$summary"
 rm -f "$summary"/same-result-*.txt
 n=0
@@ -195,9 +198,6 @@ check() { # NAME COMMAND...
 	printf '# %s\n%s %s %s\n' "$seen" "$result" "$n" "$name" >>"$tmp/checks"
 	echo "    $seen" >&2
 }
-if printf '%s\n' "${todo[@]}" | awk '$2 == "normal" { found = 1 } END { exit !found }'; then
-	check first-test-line "$TOP/scripts/results.py" first-line $((10 * ${SLOWDOWN:-1})) "${dirs[@]}"
-fi
 for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 	while IFS='|' read -r old new; do
 		read -r -a words <<<"$old"
@@ -225,6 +225,18 @@ fi
 rc=0
 "$TOP/scripts/results.py" summary "$summary" "${dirs[@]}" >"$tmp/summary" || rc=$?
 ln -sfn "$(basename "$summary")" "$TOP/results/latest"
+sed 1d "$BUILD/times" | sort -k 1,1nr >"$summary/times.txt"
+step "where the time went; runs side by side count each, all of them: results/latest/times.txt"
+awk -F '\t' '
+	{ split($2, word, " "); name = word[1] == "run" ? "suite " word[2] : $2 }
+	!(name in sum) { order[++n] = name; slowest[name] = substr($2, 5) }
+	{ sum[name] += $1; runs[name]++; if ($1 > most[name]) most[name] = $1 }
+	function hms(s) { return sprintf("%d:%02d:%02d", s / 3600, s % 3600 / 60, s % 60) }
+	END {
+		for (i = 1; i <= n; i++)
+			printf "    %8s  %-18s %s\n", hms(sum[order[i]]), order[i],
+				order[i] ~ /^suite/ ? runs[order[i]] " runs, slowest " hms(most[order[i]]) " " slowest[order[i]] : ""
+	}' "$summary/times.txt" >&2
 [ $((rc + broken)) -eq 0 ] || step "what failed: results/latest/results.json names the folders"
 cat "$tmp/summary"
 [ $broken -eq 0 ] || exit "$EX_USAGE"

@@ -27,10 +27,13 @@ boot: an interactive shell on the serial console (kernel: normal).
 KERNEL is a folder of build/kernels, TOPOLOGY a file of selftests/topologies
 (what they may say: selftests/topologies/README) or, with a slash, the path of one.
 
-Limits in seconds, all multiplied by SLOWDOWN (1):
+Limits catch a hang, and nothing else depends on time. In seconds:
   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
-  TEST_TIMEOUT (900)     from there to the end
-  SILENCE_TIMEOUT (120)  without a line on the console
+  TEST_TIMEOUT (1800)    from there to the end
+  SILENCE_TIMEOUT (300)  without a line on the console
+They, and those inside the guest, are multiplied by SLOWDOWN (1), and by 1 for each 4 s
+that the first boot of this kernel took here, or 10 as long as there was none. Limits of
+single tests are 4 times longer than the test says, for that was made for hardware.
 
 exit: 0 passed, 1 a test failed, 2 usage or environment, 5 splat on the console,
 6 no plan, or not what was planned, 7 the guest died without a word, 124 a time
@@ -102,10 +105,14 @@ qemu_command() {
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
 	# A busy host makes the guest miss the few ticks by which it checks its timer, and then it panics.
 	cmdline+=" no_timer_check"
+	# What looks stuck to the kernel may be starved. The first two have a maximum.
+	cmdline+=" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300"
+	cmdline+=" sysctl.kernel.hung_task_timeout_secs=$((120 * slowdown)) kunit.timeout=$((300 * slowdown))"
 	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits HMM_P2P_DATA=${data%%:*} HMM_P2P_SHAPE=$shape"
 	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
-	[ "$slowdown" = 1 ] || cmdline+=" KSFT_MACHINE_SLOW=yes"
+	# Limits of single tests are made for hardware.
+	cmdline+=" HMM_P2P_SLOWDOWN=$((4 * slowdown))"
 	cmdline+=" -- $*"
 	if [ -n "$importer" ]; then
 		machine+=,memory-backend=ram
@@ -148,14 +155,25 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 		die "$qemu_binary --version fails"
 	local list=$TOP/selftests/suites/$suite/debian
 	[ -f "$list" ] || list=
-	initrd=$("$TOP/scripts/initramfs.sh" "$kernel" ${list:+"$list"})
+	local manifest=$TOP/selftests/suites/$suite/manifest
+	[ -f "$manifest" ] || manifest=$TOP/selftests/guest/manifest
+	initrd=$(MANIFEST=${MANIFEST:-$manifest} "$TOP/scripts/initramfs.sh" "$kernel" ${list:+"$list"})
+	limits
+}
+
+# limits: what is generous here
+limits() {
+	local tenths=400
+	[ ! -f "$kdir/boot" ] || tenths=$(cat "$kdir/boot")
+	tenths=$((tenths + 39))
+	slowdown=$((slowdown * (tenths / 40)))
+	boot_timeout=$((${BOOT_TIMEOUT:-60} * slowdown))
+	test_timeout=$((${TEST_TIMEOUT:-1800} * slowdown))
+	silence_timeout=$((${SILENCE_TIMEOUT:-300} * slowdown))
 }
 
 slowdown=${SLOWDOWN:-1}
 case $slowdown in '' | *[!0-9]* | 0) die "SLOWDOWN=$slowdown: a whole number, 1 or more" ;; esac
-boot_timeout=$((${BOOT_TIMEOUT:-60} * slowdown))
-test_timeout=$((${TEST_TIMEOUT:-900} * slowdown))
-silence_timeout=$((${SILENCE_TIMEOUT:-120} * slowdown))
 
 verb=${1:-}
 [ $# -eq 0 ] || shift
@@ -298,6 +316,8 @@ while :; do
 		[ -n "$up" ] || {
 			up=$now
 			stage='the test' limit=$test_timeout since=$now
+			# In virtual time it says nothing.
+			[ -f "$kdir/boot" ] || [ -n "$icount" ] || echo "$up" >"$kdir/boot"
 		}
 		;;
 	*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;

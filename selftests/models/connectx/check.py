@@ -82,7 +82,7 @@ class Driver:
                 break
             except OSError:
                 time.sleep(0.01)
-        self.sock.settimeout(20)
+        self.sock.settimeout(120)
         self.fd = os.memfd_create("ram")
         os.ftruncate(self.fd, SIZE)
         self.ram = mmap.mmap(self.fd, SIZE)
@@ -217,7 +217,7 @@ class Driver:
     def end(self):
         """Exit status, counters, what it said"""
         self.sock.close()
-        out, _ = self.model.communicate(timeout=20)
+        out, _ = self.model.communicate(timeout=120)
         self.said.seek(0)
         return self.model.returncode, {k: int(v) for k, v in (line.split() for line in out.splitlines())}, self.said.read()
 
@@ -360,7 +360,7 @@ def case_slow(new, random):
         go()
         assert not done(), "done at once"
         while not done():
-            assert time.monotonic() < begin + 10, "it does not end"
+            assert time.monotonic() < begin + 60, "it does not end"
             time.sleep(0.01)
         assert time.monotonic() >= begin + 0.3, "too soon"
         d.write(DOOR, 0x1c, bytes(4))

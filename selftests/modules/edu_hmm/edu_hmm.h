@@ -23,7 +23,7 @@ struct edu_memory;
 struct edu_mirror;
 
 /* Every invalidation that comes in between can wait for several devices. */
-#define EDU_TIMEOUT	(10 * HZ)
+#define EDU_TIMEOUT	(60 * HZ)
 
 /**
  * struct edu_backend - how the memory of a range is looked up and DMA mapped

@@ -89,7 +89,7 @@ struct edu_hmm_register {
  * the last block that were mapped before are written once more.
  *
  * Errors: EIO, a page could not be DMA mapped (of /dev/edu_odpN: EFAULT); ETIME, invalidated over
- * and over for ten seconds; EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page
+ * and over for a minute; EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page
  * is smaller than EDU_HMM_HUGETLB says.
  */
 struct edu_hmm_fault {

@@ -42,7 +42,8 @@ build | core) [ $# -ge 2 ] || {
 esac
 shift
 
-export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G
+# DEPEND: what a file includes is learnt from the compiler. To preprocess it twice makes a cold build a sixth longer.
+export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
 # The same source is the same kernel, whoever builds it and when.
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
@@ -145,7 +146,7 @@ make_kernel() {
 	if [ "$verb" = core ]; then
 		kmake bzImage
 		kmake "${core_modules[@]}"
-		# What modules_install goes by. The next build makes its own.
+		# What modules_install goes by.
 		printf '%s\n' "${core_modules[@]/%.ko/.o}" >"$out/modules.order"
 	else
 		kmake bzImage modules
@@ -157,6 +158,8 @@ make_kernel() {
 	chmod 755 "$tmp"
 	kmake INSTALL_MOD_PATH="$tmp/modules" INSTALL_MOD_STRIP=1 modules_install
 	rm -f "$tmp"/modules/lib/modules/*/build
+	# Or the rest of the build, later, would take these for its own.
+	[ "$verb" != core ] || rm "$out/modules.order" "$out/Module.symvers"
 	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
 	cp "$out/.config" "$tmp/config"
 	if [ "$verb" = core ]; then

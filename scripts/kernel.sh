@@ -109,6 +109,20 @@ stamp() {
 	printf 'recipe %s\n' "$(sha256sum "$TOP/scripts/kernel.sh" | cut -c 1-16)"
 }
 
+# up_to_date: sets want, too
+up_to_date() {
+	local have
+	"$TOP/scripts/config.sh" "$kernel" "$src" "$out" || exit
+	want=$(stamp)
+	have=$(cat "$dest/stamp" 2>/dev/null || true)
+	case $verb,$have in
+	core,"$want"$'\nparts core') ;;
+	*,"$want"$'\nparts all') [ "$verb" = core ] || guest_modules ;;
+	*) return 1 ;;
+	esac
+	step "$kernel: up to date"
+}
+
 # make_kernel KERNEL: all of it, or the core (see usage).
 make_kernel() {
 	kernel=$1
@@ -120,26 +134,16 @@ make_kernel() {
 	[ -d "$src/.git" ] || die "no $src: run make tree"
 	export CCACHE_BASEDIR=$src
 
-	# Who needs no build does not wait for that of another kernel.
+	# Who needs no build does not wait for that of another kernel, nor for one that waits for it.
 	lock 7 "$BUILD/kernels/.$kernel.lock"
-	"$TOP/scripts/config.sh" "$kernel" "$src" "$out"
-	local want have begin
-	want=$(stamp)
-	have=$(cat "$dest/stamp" 2>/dev/null || true)
-	case $verb,$have in
-	*,"$want"$'\nparts all')
-		step "$kernel: up to date"
-		[ "$verb" = core ] || guest_modules
-		return
-		;;
-	core,"$want"$'\nparts core')
-		step "$kernel: up to date"
-		return
-		;;
-	esac
+	! up_to_date || return 0
+	exec 7>&-
+	lock 9 "$CACHE/kernel.lock"
+	lock 7 "$BUILD/kernels/.$kernel.lock"
+	! up_to_date || return 0
 
 	need_space "$BUILD" 3
-	lock 9 "$CACHE/kernel.lock"
+	local begin
 	begin=$(date +%s)
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"

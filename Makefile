@@ -98,3 +98,5 @@ distclean: ## also the cache: the base and ccache
 
 help: ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
+	@echo 'If a verb fails, make prints "Error N", where N is the exit code of its script (README.md, "Exit codes"),'
+	@echo 'and make itself ends with 2, whatever N is. Call the script to get N: scripts/test.sh in place of make test.'

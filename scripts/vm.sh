@@ -15,8 +15,9 @@ suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a ru
 whose first argument is in its file icount gets one processor and virtual time:
 2^SHIFT ns an instruction, SHIFT being the second word there (3). Its file qemu has
 the oldest major version of QEMU for such runs (qemu.sh gets it). What the guest
-writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU's monitor, the answer
-to monitor.log. If the suite has a program "importer", each importer of the topology
+writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU as a QMP command. What
+QEMU answers and reports is in monitor.log, one JSON object a line; if a command is
+refused, or not answered, the run fails. If the suite has a program "importer", each importer of the topology
 is one, in place of edu: run with a socket, on which it must be a PCI device for
 QEMU 11 (vfio-user), and the arguments of the run. What it says goes to importer0.log
 and so on; if it fails, so does the run.
@@ -261,18 +262,25 @@ console=$part/console.log
 exec {log}>"$console"
 # QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. Opened for reading too, the FIFO never waits for
 # QEMU and outlives it.
-monitor=$part/monitor asked=''
+monitor=$part/monitor asked=0 monitor_why=''
 mkfifo "$monitor.in"
 : >"$monitor.out"
 exec {to_monitor}<>"$monitor.in"
 
+# qmp COMMAND [ARGUMENTS]
+qmp() {
+	printf '{"execute":"%s","arguments":{%s}}\n' "$1" "${2:-}" >&"$to_monitor"
+	asked=$((asked + 1))
+}
+# QEMU takes no other command before this one.
+qmp qmp_capabilities
+
 # ask_monitor COMMAND: for the guest; nothing of what else the monitor can do (it reaches the host's files).
 ask_monitor() {
-	if [[ $1 =~ ^device_del\ [A-Za-z0-9_-]+$ ]]; then
-		printf '%s\n' "$1" >&"$to_monitor"
-		asked=yes
+	if [[ $1 =~ ^device_del\ ([A-Za-z0-9_-]+)$ ]]; then
+		qmp device_del "\"id\":\"${BASH_REMATCH[1]}\""
 	else
-		printf 'vm.sh: the guest may not ask this of the monitor: %s\n' "$1" >&"$log"
+		monitor_why="the guest may not ask this of the monitor: $1"
 	fi
 }
 
@@ -292,7 +300,7 @@ done
 # script, however that ends.
 start=${EPOCHREALTIME/[.,]/}
 exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
-	-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor </dev/null 2>"$part/qemu.err")
+	-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor,mode=control </dev/null 2>"$part/qemu.err")
 pid=$!
 
 # Times are tenths of a second since then.
@@ -338,9 +346,14 @@ qemu_status=0
 wait "$pid" || qemu_status=$?
 pid=
 exec {serial}<&- {log}>&- {to_monitor}>&-
-# Its line editor redraws the line with each character.
-[ -z "$asked" ] || sed 's/\r$//; s/.*\x1b\[D//; s/\x1b\[[A-Z]//g; /^(qemu) $/d' "$monitor.out" >"$monitor.log"
+tr -d '\r' <"$monitor.out" >"$monitor.log"
 rm "$monitor.in" "$monitor.out"
+if refused=$(grep -m 1 '^{"error":' "$monitor.log"); then
+	refused=${refused#*'"desc": "'}
+	monitor_why="QEMU's monitor refused: ${refused%%'"}'*}"
+elif [ "$(grep -c '^{"return":' "$monitor.log")" -lt "$asked" ]; then
+	: "${monitor_why:="QEMU's monitor did not answer: see monitor.log"}"
+fi
 
 device_why=''
 for i in "${!devices[@]}"; do
@@ -363,7 +376,8 @@ elif [ -n "$why" ]; then
 elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
 	# isa-debug-exit: see leave() in selftests/guest/init
 	code=0 guest_status=$(((qemu_status - 33) / 2))
-	[ -z "$device_why" ] || code=$EX_FAIL why=$device_why
+	why=${device_why:-$monitor_why}
+	[ -z "$why" ] || code=$EX_FAIL
 elif [ ! -s "$console" ]; then
 	code=$EX_USAGE why="QEMU did not start (status $qemu_status): $(tail -n 1 "$part/qemu.err")"
 else

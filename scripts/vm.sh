@@ -10,7 +10,8 @@ usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
 
 run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
 DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
-command), config, results.json, junit.xml, conclusion.txt. When COMMAND is a
+command, which can be used on another machine, too: it says how), config,
+results.json, junit.xml, conclusion.txt. When COMMAND is a
 suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
 whose first argument is in its file icount gets one processor and virtual time:
 2^SHIFT ns an instruction, SHIFT being the second word there (3). Its file qemu has
@@ -126,6 +127,63 @@ qemu_command() {
 		"${qemu_devices[@]}"
 		-kernel "$kdir/bzImage" -initrd "$initrd" -append "$cmdline"
 	)
+}
+
+# qemu_script ARGUMENT...: the QEMU command as a script. What only this machine has is the default of a variable there.
+qemu_script() {
+	local word start='exec '
+	cat <<EOF
+#!/bin/sh
+# The QEMU of this run. Ctrl-A X ends it. Ctrl-A C leads to the monitor, for what the guest asks of it on a line
+# "monitor: ...". Elsewhere: copy what KERNEL and INITRD name too, which are not in this folder, and say where it is:
+#   QEMU=qemu-system-x86_64 KERNEL=./bzImage INITRD=./initramfs.cpio ./qemu.sh
+: "\${QEMU:=$qemu_binary}" # was $qemu_version
+: "\${KERNEL:=$kdir/bzImage}"
+: "\${INITRD:=$initrd}"
+missing() { # VARIABLE VALUE
+	echo "qemu.sh: no \$2: say on the command line where it is here, \$1=..." >&2
+	exit 2
+}
+command -v "\$QEMU" >/dev/null || missing QEMU "\$QEMU"
+[ -f "\$KERNEL" ] || missing KERNEL "\$KERNEL"
+[ -f "\$INITRD" ] || missing INITRD "\$INITRD"
+EOF
+	[ -z "$importer" ] || {
+		start=
+		cat <<EOF
+# The importers are processes of this program, from a clone with its build/tree.
+: "\${IMPORTER:=$importer}"
+command -v "\$IMPORTER" >/dev/null || missing IMPORTER "\$IMPORTER"
+sockets=\$(mktemp -d /tmp/hmm-p2p.XXXXXX)
+pids=
+trap 'kill \$pids 2>/dev/null; rm -rf "\$sockets"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+for socket in ${sockets[*]##*/}; do
+	"\$IMPORTER" "\$sockets/\$socket" $* &
+	pids="\$pids \$!"
+	while [ ! -S "\$sockets/\$socket" ]; do
+		kill -0 \$! 2>/dev/null || { echo "qemu.sh: \$IMPORTER ended without a socket" >&2; exit 2; }
+		sleep 0.1
+	done
+done
+EOF
+	}
+	printf %s "$start"
+	for word in "${qemu[@]}" -serial mon:stdio; do
+		case $word in
+		"$qemu_binary") printf '"$%s"' QEMU ;;
+		"$kdir/bzImage") printf ' "$%s"' KERNEL ;;
+		"$initrd") printf ' "$%s"' INITRD ;;
+		-*) printf ' \\\n\t%s' "$word" ;;
+		*)
+			word=${word@Q}
+			[ -z "$socket_dir" ] || word=${word//"$socket_dir"/"'\"\$sockets\"'"}
+			printf ' %s' "$word"
+			;;
+		esac
+	done
+	echo
 }
 
 setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
@@ -244,18 +302,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-{
-	echo '#!/bin/sh'
-	echo '# Ctrl-A X ends it. Ctrl-A C leads to the monitor, for what the guest asks of it on a line "monitor: ...".'
-	printf exec
-	for word in "${qemu[@]}" -serial mon:stdio; do
-		case $word in
-		-*) printf ' \\\n\t%s' "$word" ;;
-		*) printf ' %s' "${word@Q}" ;;
-		esac
-	done
-	echo
-} >"$part/qemu.sh"
+qemu_script "${@:2}" >"$part/qemu.sh"
 chmod +x "$part/qemu.sh"
 cp "$kdir/config" "$part/config"
 console=$part/console.log

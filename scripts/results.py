@@ -8,7 +8,9 @@ usage: results.py run DIR KEY=VALUE...    judge one run
 run reads DIR/ktap and DIR/splats, writes DIR/results.json, junit.xml and
 conclusion.txt and prints the exit code of the run. Of the keys it needs code
 (0, or what went wrong below the tests), why and guest_status; suite names the
-may-skip file; all of them are kept in results.json.
+may-skip file, folder and repeat say where the result will be and how to repeat
+it; all of them are kept in results.json. A test's time is that between the time
+stamps of its result and of the one before on DIR/console.log: the guest's clock.
 KTAP is parsed by the kernel tree's tools/testing/kunit/kunit.py.
 """
 
@@ -23,6 +25,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", TOP / "build"))
 FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
+# What XML cannot have: a guest may print escape codes.
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def kunit():
@@ -87,6 +91,44 @@ def parse(ktap, junit):
     return tests, ""
 
 
+# What the kernel prints before a message: <level>[seconds][caller]
+STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\] ?(?:\[[^]]*\] ?)*")
+# What the kernel (KUnit) prints without "ktap: ", too.
+KTAP = re.compile(r"\s*(?:#|(?:not )?ok \d|1\.\.\d|K?TAP version)")
+
+
+def evidence(folder, tests):
+    """What the log has of these tests, by name: the seconds it took, if known, and the lines up to its result."""
+    console = folder / "console.log"
+    left, found, lines, before = [t["name"] for t in tests], {}, [], None
+    for line in (console if console.exists() else folder / "ktap").read_text(errors="replace").splitlines():
+        stamp = STAMP.match(line)
+        now, line = (float(stamp[1]), line[stamp.end():]) if stamp else (None, line)
+        if line.startswith("ktap: "):
+            line = line[6:]
+        elif stamp and not KTAP.match(line):
+            continue
+        lines.append(line)
+        result = re.match(r"\s*(?:not )?ok \d+ ?(?:- )?([^#]*)", line)
+        if result:
+            # A test of a group is called GROUP.NAME. What a suite copies from KUnit, which printed it, is found no more.
+            name = result[1].strip()
+            name = next((n for n in left if n == name), None) or next((n for n in left if n.endswith("." + name)), None)
+            if name:
+                left.remove(name)
+                found[name] = None if None in (now, before) else round(now - before, 3), lines
+        if result or re.match(r"\s*(1\.\.\d|K?TAP version|# Subtest)", line):
+            before, lines = now, []
+    return found
+
+
+def splat_text(folder, splat):
+    """The splat as it is on the console: so many lines, or up to the end of the trace."""
+    lines = (folder / "console.log").read_text(errors="replace").splitlines()[splat["line"] - 1:][:40]
+    end = next((i + 1 for i, line in enumerate(lines) if "---[ end trace" in line), len(lines))
+    return [f"splat, line {splat['line']} of console.log:", *lines[:end]]
+
+
 def may_skip(suite, kernel, topology, name):
     path = TOP / "selftests/suites" / suite / "may-skip"
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
@@ -102,8 +144,10 @@ def may_skip(suite, kernel, topology, name):
 
 def run(folder, meta):
     folder = Path(folder)
-    junit = folder / "junit.xml"
-    tests, plan = parse(folder / "ktap", junit)
+    ktap, junit = folder / "ktap", folder / "junit.xml"
+    # kunit.py writes them into its XML, which nothing reads then.
+    ktap.write_text(NOT_XML.sub("\ufffd", ktap.read_text(errors="replace")))
+    tests, plan = parse(ktap, junit)
     for test in tests:
         if test["status"] == "SKIP" and not may_skip(meta["suite"], meta["kernel"], meta["topology"], test["name"]):
             test.update(status="FAIL", reason=f"may not skip here: {test['reason']}")
@@ -135,6 +179,21 @@ def run(folder, meta):
     elif failed:
         code, why = FAIL, f"{failed[0]['name']} {failed[0]['reason']}".strip()
 
+    found = evidence(folder, tests)
+    for test in tests:
+        seconds, lines = found.get(test["name"], (None, []))
+        if seconds is not None:
+            test["seconds"] = seconds
+        if test["status"] == "FAIL":
+            of_test = [s for s in splats if test["name"] in ("vm", s["test"])][:5]
+            lines = sum((splat_text(folder, s) for s in of_test), lines)
+            if of_test:
+                test["reason"] = test["reason"] or of_test[0]["text"]
+            if test["name"] == "vm" and not splats and (folder / "console.log").exists():
+                lines = ["the end of console.log:", *(folder / "console.log").read_text(errors="replace").splitlines()[-20:]]
+        if lines:
+            test["log"] = "\n".join(lines[-200:])
+
     counts = {s: sum(t["status"] == s for t in tests) for s in ("PASS", "FAIL", "SKIP")}
     write(folder, {**meta, "exit": code, "why": why, "counts": counts, "splats": splats, "tests": tests})
     failed = [t for t in tests if t["status"] == "FAIL"]
@@ -153,32 +212,76 @@ def write(folder, result):
         line += f" - exit {result['exit']}: {result['why']}"
     (folder / "conclusion.txt").write_text(line + "\n")
     (folder / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    decorate(folder / "junit.xml", result)
+    write_junit(folder, result)
 
 
 def verdict(counts):
     return f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped"
 
 
-def decorate(junit, result):
-    """junit.xml as kunit.py wrote it, with our verdicts: kunit.py knows no splat and no forbidden skip."""
-    output = {}
-    if junit.exists():
-        output = {c.get("name"): c.findtext("system-out") for c in ET.parse(junit).getroot().iter("testcase")}
-    counts = result["counts"]
-    root = ET.Element("testsuite", name=".".join(result.get(k, "") for k in ("suite", "kernel", "topology")).strip("."),
-                      tests=str(sum(counts.values())), failures=str(counts["FAIL"]), skipped=str(counts["SKIP"]))
-    for test in result["tests"]:
-        case = ET.SubElement(root, "testcase", name=test["name"], classname=root.get("name"))
-        if test["status"] == "FAIL":
-            ET.SubElement(case, "failure").text = test["reason"] or "failed"
-        elif test["status"] == "SKIP":
-            ET.SubElement(case, "skipped").text = test["reason"]
-        log = output.get(test["name"].rsplit(".", 1)[-1]) or output.get(test["name"])
-        if log:
-            ET.SubElement(case, "system-out").text = log
+def message(test):
+    """In a line why a test failed: what it expected, if it says that, or the last it said."""
+    said = [line.strip("# \t") for line in test.get("log", "").splitlines() if line.lstrip().startswith("#")]
+    said = [line for line in said if not re.match(r"(RUN|OK|FAIL)\s", line)]
+    return test["reason"] or next((line for line in said if "xpected" in line), said[-1] if said else "failed")
+
+
+def explain(result, test):
+    """What a human wants to see of a failure."""
+    text = [message(test), "", test.get("log", ""), ""]
+    if result.get("repeat"):
+        text.append(f"Repeat it: {result['repeat']}")
+    if result.get("topology"):
+        text.append(f"or, with what belongs to it: make test SUITES={result['suite']} TOPOLOGIES={result['topology']}")
+    log = "ktap" if result.get("kernel") == "host" else "console.log"
+    return "\n".join([*text, f"Log: {result.get('folder', '')}/{log}"])
+
+
+# What the run as a whole did wrong is an error, and no failure of a test.
+ERRORS = {USAGE: "not run", SPLAT: "splat", PLAN: "plan", 7: "died", 124: "time limit", 255: "panic"}
+
+
+def verdict_element(case, prefix, result, test):
+    """<failure>, <error>, or with a prefix those that Surefire has for repeated tests"""
+    kind, what = ("error", ERRORS.get(result["exit"], "failed")) if test["name"] == "vm" else ("failure", "failed")
+    element = ET.SubElement(case, prefix + kind.title() if prefix else kind, message=message(test), type=what)
+    element.text = explain(result, test)
+
+
+def write_xml(root, path):
+    for element in root.iter():
+        for key, value in element.items():
+            element.set(key, NOT_XML.sub("\ufffd", value))
+        element.text = element.text and NOT_XML.sub("\ufffd", element.text)
     ET.indent(root)
-    ET.ElementTree(root).write(junit, encoding="utf-8", xml_declaration=True)
+    root.tail = "\n"
+    ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def write_junit(folder, result):
+    """junit.xml in the dialect of the Jenkins plugin xunit (junit-10.xsd), which GitLab reads as well."""
+    tests, words = result["tests"], result.get("command", "").split()[1:]
+    name = ".".join(filter(None, (*(result.get(k, "") for k in ("suite", "kernel", "topology")), "-".join(words))))
+    errors = sum(t["name"] == "vm" and t["status"] == "FAIL" for t in tests)
+    root = ET.Element("testsuite", name=name, tests=str(len(tests)), failures=str(result["counts"]["FAIL"] - errors),
+                      errors=str(errors), skipped=str(result["counts"]["SKIP"]), time=result.get("seconds") or "0")
+    if result.get("start"):
+        root.set("timestamp", result["start"][:19])
+    properties = ET.SubElement(root, "properties")
+    for key in ("series", "qemu", "repeat", "folder"):
+        if result.get(key):
+            ET.SubElement(properties, "property", name=key, value=result[key])
+    for test in tests:
+        case = ET.SubElement(root, "testcase", name=test["name"], classname=name)
+        if "seconds" in test:
+            case.set("time", f"{test['seconds']:.3f}")
+        if test["status"] == "FAIL":
+            verdict_element(case, "", result, test)
+        elif test["status"] == "SKIP":
+            ET.SubElement(case, "skipped", message=test["reason"])
+        if test["status"] != "FAIL" and test.get("log"):
+            ET.SubElement(case, "system-out").text = test["log"]
+    write_xml(root, folder / "junit.xml")
 
 
 def load(folder):
@@ -204,11 +307,12 @@ def summary(folder, runs):
     folder.mkdir(parents=True, exist_ok=True)
     results = [load(r) for r in runs]
     counts = {s: sum(r["counts"][s] for r in results) for s in ("PASS", "FAIL", "SKIP")}
-    suites = ET.Element("testsuites")
-    for r in runs:
-        suites.append(ET.parse(Path(r) / "junit.xml").getroot())
-    ET.indent(suites)
-    ET.ElementTree(suites).write(folder / "junit.xml", encoding="utf-8", xml_declaration=True)
+    suites = ET.Element("testsuites", name="hmm-p2p")
+    suites.extend(ET.parse(Path(r) / "junit.xml").getroot() for r in runs)
+    for key in ("tests", "failures", "errors"):
+        suites.set(key, str(sum(int(suite.get(key)) for suite in suites)))
+    suites.set("time", f"{sum(float(suite.get('time')) for suite in suites):.1f}")
+    write_xml(suites, folder / "junit.xml")
     rows = [{**{k: v for k, v in r.items() if k != "tests"}, "folder": os.path.relpath(d, folder)}
             for r, d in zip(results, runs)]
     (folder / "results.json").write_text(json.dumps({"counts": counts, "runs": rows}, indent=1) + "\n")

@@ -115,12 +115,17 @@ summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
 
 # judge_host DIR SUITE COMMAND...: the KTAP that a command prints here instead of in a guest
 judge_host() {
-	local dir=$1 suite=$2 rc=0
+	local dir=$1 suite=$2 rc=0 start=${EPOCHREALTIME/[.,]/} tenths repeat
 	shift 2
+	repeat=${*#"$TOP/"}
+	[ "$suite" != checks ] || repeat='make test'
 	rm -rf "$dir.part"
 	mkdir -p "$dir.part"
 	"$@" >"$dir.part/ktap" || rc=$?
-	"$TOP/scripts/results.py" run "$dir.part" code=0 why= guest_status="$rc" suite="$suite" kernel=host topology= command= >/dev/null
+	tenths=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
+	"$TOP/scripts/results.py" run "$dir.part" code=0 why= guest_status="$rc" suite="$suite" kernel=host topology= command= \
+		start="$(date -u -d "@$((start / 1000000))" -Is)" seconds="$((tenths / 10)).$((tenths % 10))" folder="${dir#"$TOP/"}" \
+		repeat="$repeat" >/dev/null
 	rm -rf "$dir"
 	mv "$dir.part" "$dir"
 }
@@ -130,8 +135,9 @@ lost() {
 	rm -rf "$1"
 	mkdir -p "$1"
 	: >"$1/ktap"
+	[ "$4" != host ] || set -- "${@:1:4}"
 	"$TOP/scripts/results.py" run "$1" code="$EX_USAGE" why="could not run: $2" guest_status=0 suite="$3" kernel="$4" topology="${5:-}" \
-		command="${*:6}" >/dev/null
+		command="${5:+/suites/$3/run ${*:6}}" start="$(date -u -Is)" folder="${1#"$TOP/"}" >/dev/null
 }
 
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)

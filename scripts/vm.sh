@@ -279,6 +279,7 @@ case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain wo
 
 [[ $3 != /suites/*/* ]] || suite=$(basename "$(dirname "$3")")
 setup "$@"
+repeat=$*
 shift 2
 [ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name" "$suite" "${*:2}")
 qemu_command "$@"
@@ -440,6 +441,8 @@ fi
 
 code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
 	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
+	start="$(date -u -d "@$((start / 1000000))" -Is)" folder="${dir#"$TOP/"}" \
+	repeat="scripts/vm.sh run ${append_more:+-a ${append_more@Q} }$repeat" \
 	base="$(base_field version)" series="$(series_id "$kernel")" accelerator=tcg qemu="$qemu_version" \
 	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")") || exit "$EX_USAGE"
 

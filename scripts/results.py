@@ -2,6 +2,7 @@
 """Turn what a run left in its folder into a verdict.
 
 usage: results.py run DIR KEY=VALUE...    judge one run
+       results.py repeated DIR FIRST      judge a run that repeats one that failed
        results.py compare OLD NEW TABLE   every test of OLD has the same result in NEW
        results.py summary DIR RUN...      add the runs up
 
@@ -11,6 +12,10 @@ conclusion.txt and prints the exit code of the run. Of the keys it needs code
 may-skip file, folder and repeat say where the result will be and how to repeat
 it; all of them are kept in results.json. A test's time is that between the time
 stamps of its result and of the one before on DIR/console.log: the guest's clock.
+
+repeated rewrites what run wrote to DIR. A test that failed in FIRST and passed
+now is a flake. It counts as failed, but for those that the suite's file "flaky"
+lists, with a reason. Both results are in results.json and junit.xml.
 KTAP is parsed by the kernel tree's tools/testing/kunit/kunit.py.
 """
 
@@ -129,17 +134,18 @@ def splat_text(folder, splat):
     return [f"splat, line {splat['line']} of console.log:", *lines[:end]]
 
 
-def may_skip(suite, kernel, topology, name):
-    path = TOP / "selftests/suites" / suite / "may-skip"
+def listed(suite, name, *values):
+    """The reason that the suite's file NAME has for these values, or nothing."""
+    path = TOP / "selftests/suites" / suite / name
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
         if not line.strip() or line.startswith("#"):
             continue
-        fields = line.split(None, 2)
-        if len(fields) < 3:
-            sys.exit(f"results.py: {path}:{number}: KERNEL/TOPOLOGY TEST REASON wanted, each a regular expression but the last")
-        if re.fullmatch(fields[0], f"{kernel}/{topology}") and re.fullmatch(fields[1], name):
-            return True
-    return False
+        fields = line.split(None, len(values))
+        if len(fields) <= len(values):
+            sys.exit(f"results.py: {path}:{number}: {len(values)} regular expressions and a reason wanted, see test.sh --help")
+        if all(re.fullmatch(pattern, value) for pattern, value in zip(fields, values)):
+            return fields[-1]
+    return ""
 
 
 def run(folder, meta):
@@ -149,7 +155,7 @@ def run(folder, meta):
     ktap.write_text(NOT_XML.sub("\ufffd", ktap.read_text(errors="replace")))
     tests, plan = parse(ktap, junit)
     for test in tests:
-        if test["status"] == "SKIP" and not may_skip(meta["suite"], meta["kernel"], meta["topology"], test["name"]):
+        if test["status"] == "SKIP" and not listed(meta["suite"], "may-skip", f"{meta['kernel']}/{meta['topology']}", test["name"]):
             test.update(status="FAIL", reason=f"may not skip here: {test['reason']}")
         elif test["status"] == "ERROR":
             test["status"] = "FAIL"
@@ -194,29 +200,72 @@ def run(folder, meta):
         if lines:
             test["log"] = "\n".join(lines[-200:])
 
-    counts = {s: sum(t["status"] == s for t in tests) for s in ("PASS", "FAIL", "SKIP")}
-    write(folder, {**meta, "exit": code, "why": why, "counts": counts, "splats": splats, "tests": tests})
+    write(folder, {**meta, "exit": code, "why": why, "splats": splats, "tests": tests})
+    print_failed(tests)
+    print(code)
+
+
+def print_failed(tests):
     failed = [t for t in tests if t["status"] == "FAIL"]
     for test in failed[:20]:
         print(f"    not ok {test['name']} {test['reason']}".rstrip(), file=sys.stderr)
     if len(failed) > 20:
         print(f"    and {len(failed) - 20} more", file=sys.stderr)
-    print(code)
 
 
-def write(folder, result):
+def repeated(folder, before):
+    """The run in this folder repeats the one in the other. A test of that which failed there, and did not fail now, is a flake."""
+    folder, result, first = Path(folder), load(folder), load(before)
+    first["folder"] += Path(before).name.removeprefix(folder.name)
+    tests = {t["name"]: t for t in result["tests"]}
+    unlisted = []
+    for failed in [t for t in first["tests"] if t["status"] == "FAIL"]:
+        # What a run did not get to is no test: its "vm" says that.
+        if failed["name"] == "(no result)":
+            continue
+        test = tests.get(failed["name"])
+        if test is None:
+            # "vm" is there only when something was wrong with the run as a whole.
+            test = {"name": failed["name"], "status": "PASS", "reason": ""}
+            if failed["name"] != "vm":
+                test.update(status="FAIL", reason="has no result when repeated")
+            result["tests"].append(test)
+        test["first"] = message(failed)
+        if test["status"] != "FAIL":
+            where = f"{result['kernel']}/{result['topology']}"
+            test["flake"] = listed(result["suite"], "flaky", where, failed["name"], message(failed))
+            if not test["flake"]:
+                test.update(status="FAIL", reason=f"flake: passed when repeated, failed before: {message(failed)}")
+                unlisted.append(test)
+    flakes = [t for t in result["tests"] if "flake" in t]
+    if result["exit"] == 0 and unlisted:
+        result["exit"] = first["exit"]
+        result["why"] = f"{unlisted[0]['name']} {unlisted[0]['reason']}; not listed in selftests/suites/{result['suite']}/flaky"
+    result["first"] = {k: first[k] for k in ("folder", "exit", "why", "counts")}
+    result["flakes"] = [{"test": t["name"], "failed with": t["first"], "listed": t["flake"]} for t in flakes]
+    write(folder, result, first)
+    print_failed(result["tests"])
+    print(result["exit"])
+
+
+def write(folder, result, first=None):
+    result["counts"] = {s: sum(t["status"] == s for t in result["tests"]) for s in ("PASS", "FAIL", "SKIP")}
     where = " ".join(result.get(k, "") for k in ("suite", "kernel", "topology", "command")).split()
-    counts = result["counts"]
-    line = f"{' '.join(where)}: {verdict(counts)}"
+    line = f"{' '.join(where)}: {verdict(result['counts'], result.get('flakes', []))}"
     if result["why"]:
         line += f" - exit {result['exit']}: {result['why']}"
+    if first:
+        line += f" (first result: {first['folder']})"
     (folder / "conclusion.txt").write_text(line + "\n")
     (folder / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    write_junit(folder, result)
+    write_junit(folder, result, first)
 
 
-def verdict(counts):
-    return f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped"
+def verdict(counts, flakes):
+    line = f"{counts['PASS']} passed, {counts['FAIL']} failed, {counts['SKIP']} skipped"
+    if flakes:
+        line += f"; flakes: {len(flakes)} ({sum(bool(f['listed']) for f in flakes)} listed)"
+    return line
 
 
 def message(test):
@@ -228,7 +277,9 @@ def message(test):
 
 def explain(result, test):
     """What a human wants to see of a failure."""
-    text = [message(test), "", test.get("log", ""), ""]
+    text = [message(test), ""]
+    if test.get("log"):
+        text += [test["log"], ""]
     if result.get("repeat"):
         text.append(f"Repeat it: {result['repeat']}")
     if result.get("topology"):
@@ -258,7 +309,7 @@ def write_xml(root, path):
     ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def write_junit(folder, result):
+def write_junit(folder, result, first):
     """junit.xml in the dialect of the Jenkins plugin xunit (junit-10.xsd), which GitLab reads as well."""
     tests, words = result["tests"], result.get("command", "").split()[1:]
     name = ".".join(filter(None, (*(result.get(k, "") for k in ("suite", "kernel", "topology")), "-".join(words))))
@@ -277,7 +328,11 @@ def write_junit(folder, result):
             case.set("time", f"{test['seconds']:.3f}")
         if test["status"] == "FAIL":
             verdict_element(case, "", result, test)
-        elif test["status"] == "SKIP":
+        if "first" in test:
+            # A flake, or a test that failed again: how it failed the first time, below what Surefire calls it.
+            failed = next(t for t in first["tests"] if t["name"] == test["name"])
+            verdict_element(case, "flaky" if "flake" in test else "rerun", first, failed)
+        if test["status"] == "SKIP":
             ET.SubElement(case, "skipped", message=test["reason"])
         if test["status"] != "FAIL" and test.get("log"):
             ET.SubElement(case, "system-out").text = test["log"]
@@ -316,19 +371,22 @@ def summary(folder, runs):
     rows = [{**{k: v for k, v in r.items() if k != "tests"}, "folder": os.path.relpath(d, folder)}
             for r, d in zip(results, runs)]
     (folder / "results.json").write_text(json.dumps({"counts": counts, "runs": rows}, indent=1) + "\n")
-    (folder / "conclusion.txt").write_text(verdict(counts) + "\n")
+    flakes = sum((r.get("flakes", []) for r in results), [])
+    (folder / "conclusion.txt").write_text(verdict(counts, flakes) + "\n")
     firsts = [(float(r["first_test_seconds"]), f"{r['suite']} {r['topology']}") for r in results
               if r.get("kernel") == "normal" and r.get("first_test_seconds")]
     if firsts:
         seconds, where = max(firsts)
         print(f"    slowest of {len(firsts)} guests with the kernel normal to its first test line: {seconds} s ({where})", file=sys.stderr)
-    print(verdict(counts))
+    print(verdict(counts, flakes))
     return FAIL if counts["FAIL"] or not counts["PASS"] else 0
 
 
 def main(args):
     if args[:1] == ["run"] and len(args) >= 2:
         return run(args[1], dict(a.split("=", 1) for a in args[2:]))
+    if args[:1] == ["repeated"] and len(args) == 3:
+        return repeated(*args[1:])
     if args[:1] == ["compare"] and len(args) == 4:
         return compare(*args[1:])
     if args[:1] == ["summary"] and len(args) >= 2:

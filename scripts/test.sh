@@ -24,8 +24,14 @@ A suite is a folder with
   manifest  what its guests contain, if not selftests/guest/manifest
   importer  a program that is the importer of its guests, in place of edu: see vm.sh
 
-Closes with "N passed, N failed, N skipped". exit: 0 if nothing failed, 1 if
-something did, 2 if a run could not take place.
+A VM run that fails is repeated once, but no more than 5 of them; the first result
+stays beside it as DIR.first. A test that passes then is a flake. It has failed,
+unless the suite's file flaky lists it:
+  flaky  KERNEL/TOPOLOGY TEST FAILURE REASON: three regular expressions, of which
+         the last must match what junit.xml gives as the message, and what is known
+
+Closes with "N passed, N failed, N skipped", and the flakes if there were any.
+exit: 0 if nothing failed, 1 if something did, 2 if a run could not take place.
 EOF
 }
 case ${1:-} in
@@ -140,15 +146,39 @@ lost() {
 		command="${5:+/suites/$3/run ${*:6}}" start="$(date -u -Is)" folder="${1#"$TOP/"}" >/dev/null
 }
 
+# A run that fails is repeated once, as a human would. Not in a tree where all is broken: it would take twice as long.
+most_repeated=5
+
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
-	local suite=$1 dir
+	local suite=$1 dir rc=0 n
 	if [ "$2" = host ]; then
 		judge_host "$summary/$suite" "$suite" "$suites/$suite/host" "${@:3}"
 		return
 	fi
 	dir=$(results_dir "$2" "$3" "$suite" "${*:4}")
-	rm -rf "$dir"
-	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}"
+	rm -rf "$dir" "$dir.first"
+	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
+	# What could not run, or nothing was wrong with.
+	[ "$rc" -ne 0 ] && [ "$rc" -ne "$EX_USAGE" ] || return "$rc"
+	: >"$tmp/failed.$BASHPID"
+	n=$(find "$tmp" -name 'failed.*' | wc -l)
+	[ "$n" -le "$most_repeated" ] || {
+		echo "    not repeated: $most_repeated runs failed already"
+		return "$rc"
+	}
+	echo "    once more:"
+	mv "$dir" "$dir.first"
+	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || true
+	[ -f "$dir/results.json" ] || {
+		mv "$dir.first" "$dir"
+		return "$rc"
+	}
+	rc=$("$TOP/scripts/results.py" repeated "$dir" "$dir.first") || {
+		# So it counts as one that could not run: the repeated run's own results do not stand for both.
+		rm "$dir/results.json"
+		return "$EX_USAGE"
+	}
+	return "$rc"
 }
 
 dirs=() finished=0 broken=0
@@ -243,7 +273,7 @@ awk -F '\t' '
 			printf "    %8s  %-18s %s\n", hms(sum[order[i]]), order[i],
 				order[i] ~ /^suite/ ? runs[order[i]] " runs, slowest " hms(most[order[i]]) " " slowest[order[i]] : ""
 	}' "$summary/times.txt" >&2
-[ $((rc + broken)) -eq 0 ] || step "what failed: results/latest/results.json names the folders"
+[ $broken -eq 0 ] || rc=$EX_USAGE
+[ $rc -eq 0 ] || step "exit $rc (make itself: 2). What failed: results/latest/results.json names the folders"
 cat "$tmp/summary"
-[ $broken -eq 0 ] || exit "$EX_USAGE"
-exit $rc
+exit "$rc"

@@ -4,7 +4,7 @@
 usage: results.py run DIR KEY=VALUE...    judge one run
        results.py repeated DIR FIRST      judge a run that repeats one that failed
        results.py compare OLD NEW TABLE   every test of OLD has the same result in NEW
-       results.py summary DIR RUN...      add the runs up
+       results.py summary DIR RUN...      add the runs up: results.json, junit.xml, kcidb.json
 
 run reads DIR/ktap and DIR/splats, writes DIR/results.json, junit.xml and
 conclusion.txt and prints the exit code of the run. Of the keys it needs code
@@ -19,6 +19,7 @@ lists, with a reason. Both results are in results.json and junit.xml.
 KTAP is parsed by the kernel tree's tools/testing/kunit/kunit.py.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", TOP / "build"))
+PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
 FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
 # What XML cannot have: a guest may print escape codes.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -215,8 +217,7 @@ def print_failed(tests):
 
 def repeated(folder, before):
     """The run in this folder repeats the one in the other. A test of that which failed there, and did not fail now, is a flake."""
-    folder, result, first = Path(folder), load(folder), load(before)
-    first["folder"] += Path(before).name.removeprefix(folder.name)
+    folder, result, first = Path(folder), load(folder), load_first(before)
     tests = {t["name"]: t for t in result["tests"]}
     unlisted = []
     for failed in [t for t in first["tests"] if t["status"] == "FAIL"]:
@@ -343,6 +344,12 @@ def load(folder):
     return json.loads((Path(folder) / "results.json").read_text())
 
 
+def load_first(folder):
+    """Of a run that was repeated: it was written before the folder got this name."""
+    result = load(folder)
+    return {**result, "folder": result["folder"] + ".first"}
+
+
 def compare(old, new, table):
     a, b = ({t["name"]: t["status"] for t in load(f)["tests"] if t["name"] != "vm"} for f in (old, new))
     width = max(map(len, [*a, *b]), default=0)
@@ -355,6 +362,68 @@ def compare(old, new, table):
     print(f"{same} of {len(a)} tests have the same result, {len(b.keys() - a.keys())} are new" +
           (f"; differs: {differ[0]} was {a[differ[0]]}, is {b.get(differ[0], 'gone')}" if differ else ""))
     return FAIL if differ or not a else 0
+
+
+def source(kernel, stamp):
+    """What this kernel was built from, as a checkout of KCIDB, without its id. Only what is known for sure."""
+    base = dict(line.split(": ", 1) for line in (PATCHES / "BASE").read_text().splitlines() if not line.startswith("#"))
+    def rev(tree, what):
+        return subprocess.run(["git", "-C", BUILD / tree, "rev-parse", what], capture_output=True, text=True, check=True).stdout.strip()
+    checkout = {"tree_name": "mainline", "valid": True, "misc": {"git_tree": stamp["tree"]}}
+    commit = rev("base", "HEAD")
+    if commit == base["commit"]:
+        # Of a tarball: a commit that nobody else has.
+        url, tag = base["git"].split()
+        checkout.update(git_repository_url=url, git_commit_name=tag, comment=f"{tag}, imported from {base['package']}")
+    else:
+        checkout["git_commit_hash"] = commit
+    if stamp["edits"] != hashlib.sha256().hexdigest()[:16]:
+        checkout["misc"]["edits"] = stamp["edits"]
+    elif kernel == "unpatched":
+        checkout["patchset_hash"] = ""
+    else:
+        # scripts/series.sh: a commit and a checksum for each patch in build/tree
+        applied = [line.split() for line in (BUILD / "tree/.git/series").read_text().splitlines()]
+        if rev("tree", applied[-1][0] + "^{tree}") == stamp["tree"]:
+            sums = "".join(fields[1] + "\n" for fields in applied[1:])
+            checkout["patchset_hash"] = hashlib.sha256(sums.encode()).hexdigest()
+    return checkout
+
+
+def kcidb(runs):
+    """What ran on a kernel, as a submission to KCIDB. A run that was repeated is two there."""
+    origin = os.environ.get("KCIDB_ORIGIN") or "hmm_p2p"
+    checkouts, builds, tests = {}, {}, []
+    for result in runs:
+        kernel = result["kernel"]
+        if kernel == "host":
+            continue
+        stamp = dict(line.split(" ", 1) for line in (BUILD / "kernels" / kernel / "stamp").read_text().splitlines())
+        checkout = f"{origin}:{stamp['tree']}-{stamp['edits']}"
+        build = f"{checkout}-{kernel}-{stamp['config']}"
+        if checkout not in checkouts:
+            checkouts[checkout] = {"id": checkout, "origin": origin, **source(kernel, stamp)}
+        builds[build] = {"id": build, "origin": origin, "checkout_id": checkout, "architecture": "x86_64", "compiler": stamp["compiler"],
+                         "config_name": kernel, "status": "PASS", "misc": {"config": stamp["config"]}}
+        where = [result["suite"], kernel, result["topology"], *result["command"].split()[1:]]
+        run = "-".join([*where, result["start"], *(["first"] if result["folder"].endswith(".first") else [])])
+        for test in result["tests"]:
+            status = "PASS" if "flake" in test else test["status"]
+            if test["name"] == "vm" and status == "FAIL":
+                status = {USAGE: "MISS", PLAN: "ERROR"}.get(result["exit"], "FAIL")
+            path = [re.sub("[^A-Za-z0-9_-]+", "_", word) for word in ["hmm_p2p", result["suite"], *test["name"].split(".")] if word]
+            one = {"id": f"{origin}:{run}-{test['name']}", "origin": origin, "build_id": build,
+                   "path": ".".join(path), "status": status, "start_time": result["start"], "comment": " ".join(where),
+                   "environment": {"misc": {k: result[k] for k in ("qemu", "accelerator", "topology") if k in result}},
+                   "misc": {k: result[k] for k in ("folder", "repeat") if k in result}}
+            if "seconds" in test:
+                one["duration"] = test["seconds"]
+            if status not in ("PASS", "SKIP"):
+                one["log_excerpt"] = NOT_XML.sub("\ufffd", explain(result, test))[:16384]
+            if "flake" in test:
+                one["misc"]["flake"] = test["flake"] or "not listed"
+            tests.append(one)
+    return {"version": {"major": 5, "minor": 0}, "checkouts": [*checkouts.values()], "builds": [*builds.values()], "tests": tests}
 
 
 def summary(folder, runs):
@@ -371,6 +440,8 @@ def summary(folder, runs):
     rows = [{**{k: v for k, v in r.items() if k != "tests"}, "folder": os.path.relpath(d, folder)}
             for r, d in zip(results, runs)]
     (folder / "results.json").write_text(json.dumps({"counts": counts, "runs": rows}, indent=1) + "\n")
+    every = sum(([load_first(f"{d}.first"), r] if "first" in r else [r] for r, d in zip(results, runs)), [])
+    (folder / "kcidb.json").write_text(json.dumps(kcidb(every), indent=1) + "\n")
     flakes = sum((r.get("flakes", []) for r in results), [])
     (folder / "conclusion.txt").write_text(verdict(counts, flakes) + "\n")
     firsts = [(float(r["first_test_seconds"]), f"{r['suite']} {r['topology']}") for r in results

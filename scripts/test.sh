@@ -46,6 +46,8 @@ case ${1:-} in
 esac
 suites_wanted=${1:-} topologies_wanted=${2:-}
 
+# Now, and not after an hour of tests.
+[[ ${KCIDB_ORIGIN:-hmm_p2p} =~ ^[a-z0-9_]+$ ]] || die "KCIDB_ORIGIN=$KCIDB_ORIGIN: small letters, digits and _ only"
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
 list=${LIST:-runs}

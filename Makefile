@@ -8,13 +8,13 @@ CHECKS ?=
 SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
-export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION
+export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION FRESH
 # Of the scripts alone: whoever has such variables means something else.
 unexport BUILD PATCHES MAILS
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test check check-self mutants bench bench-compare soak apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test check check-self mutants bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-core ## the main job: build, boot each topology, print the table
@@ -29,7 +29,7 @@ check: tree ## is it ready for review? CHECKS="form gcc ..." or CHECKS=fast
 check-self: tree ## do the checks reject what is bad?
 	@scripts/check.sh --self "$(CHECKS)"
 
-mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part
+mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part; goes on where it was stopped
 	@scripts/mutants.sh $(MUTANTS)
 
 bench: kernel-normal kernel-unpatched ## what the patches cost and save, in guest instructions: results/bench (needs gnuplot)
@@ -38,7 +38,11 @@ bench: kernel-normal kernel-unpatched ## what the patches cost and save, in gues
 bench-compare: ## the last `make bench` against the one before, or FILE=raw.json
 	@scripts/bench.sh --compare $(FILE)
 
-soak: mutants kernel-normal kernel-debug kernel-kcsan ## what takes too long for CI
+# Though mutants survive.
+soak: ## what takes too long for CI; goes on where it was stopped (FRESH=1: from the beginning)
+	@$(MAKE) -k mutants soak-runs
+
+soak-runs: kernel-normal kernel-debug kernel-kcsan
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch

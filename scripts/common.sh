@@ -222,3 +222,22 @@ end_jobs() {
 	done
 	wait
 }
+
+# bench_id: of all in this repository and on this machine that decides how a run ends, but for its kernel. Suites use files of
+# each other; which runs they list decides nothing.
+bench_id() {
+	{
+		(cd "$TOP" && find selftests kernel-config patches/BASE \
+			scripts/{common,config,debian-package,debian-root,initramfs,kernel,qemu,scan,vm}.sh scripts/{results,tar-to-cpio}.py \
+			\( -path selftests/mutants -o -path selftests/self -o -path selftests/pictures -o -name __pycache__ \) -prune -o \
+			-type f ! -name runs ! -name soak -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+		gcc --version
+		"${QEMU:-qemu-system-x86_64}" --version
+	} | sha256sum | cut -c -64
+}
+
+# time_left BEGAN DONE ALL: by what DONE of ALL took since BEGAN
+time_left() {
+	local seconds=$((($(date +%s) - $1) * ($3 - $2) / $2))
+	printf 'about %d:%02d h left\n' $((seconds / 3600)) $((seconds / 60 % 60))
+}

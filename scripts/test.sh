@@ -5,11 +5,13 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [KERNELS="..."] [JOBS=n] [LIST=soak] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
+usage: [KERNELS="..."] [JOBS=n] [LIST=soak [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
 Runs selftests/suites/*, or those named; of their VM runs only those with a
 topology named and a kernel of KERNELS. JOBS VMs side by side (one per processor
 if not given). Results: results/latest. Limits: see vm.sh --help.
+LIST=soak may be stopped at any time, and goes on where it was: a run whose kernel,
+suites and scripts are the same as before is not run again, unless FRESH=1 says so.
 
 A suite is a folder with
   runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
@@ -151,6 +153,15 @@ lost() {
 # A run that fails is repeated once, as a human would. Not in a tree where all is broken: it would take twice as long.
 most_repeated=5
 
+# inputs_id WORD...: of what the verdict on these words of todo depends on, and of them
+inputs_id() {
+	{
+		bench_id
+		echo "$*" "${summary##*/}"
+		[ "$2" = host ] || cat "$BUILD/kernels/$2/stamp" "$BUILD/kernels/$2/guest-modules.stamp"
+	} | sha256sum | cut -c -64
+}
+
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	local suite=$1 dir rc=0 n
 	if [ "$2" = host ]; then
@@ -183,39 +194,58 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	return "$rc"
 }
 
-dirs=() finished=0 broken=0
+dirs=() finished=0 broken=0 ids=() before=() since=$(date +%s)
 declare -A running=() began=()
 finish() {
-	local pid rc=0 n dir line words
+	local pid rc=0 n dir line words left=''
 	wait -n -p pid || rc=$?
 	n=${running[$pid]}
 	unset "running[$pid]"
 	finished=$((finished + 1))
 	took "run ${todo[n]}" "${began[$n]}"
 	dir=$(cat "$tmp/$n.dir")
+	read -r -a words <<<"${todo[n]}"
 	if [ -f "$dir/results.json" ]; then
 		dirs+=("$dir")
 		line=$(cat "$dir/conclusion.txt")
+		# Not if somebody edited the bench meanwhile.
+		[ -z "${ids[n]:-}" ] || [ "${ids[n]}" != "$(inputs_id "${words[@]}")" ] || echo "${ids[n]}" >"$dir/verdict"
 	else
 		broken=1
 		line="${todo[n]}: could not run"
-		read -r -a words <<<"${todo[n]}"
 		lost "$dir" "$(tail -n 1 "$tmp/$n.out")" "${words[@]}"
 		dirs+=("$dir")
 	fi
-	step "$finished/${#todo[@]} $line"
+	[ "$list" != soak ] || left=", $(time_left "$since" $((finished - ${#before[@]})) $((${#todo[@]} - ${#before[@]})))"
+	step "$finished/${#todo[@]} $line$left"
 	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
 }
 
-step "${#todo[@]} runs, QEMU with TCG (no KVM), $jobs side by side"
 for n in "${!todo[@]}"; do
-	[ ${#running[@]} -lt "$jobs" ] || finish
 	read -r -a words <<<"${todo[n]}"
 	if [ "${words[1]}" = host ]; then
 		echo "$summary/${words[0]}"
 	else
 		results_dir "${words[1]}" "${words[2]}" "${words[0]}" "${words[*]:3}"
 	fi >"$tmp/$n.dir"
+	[ "$list" = soak ] || continue
+	dir=$(cat "$tmp/$n.dir")
+	ids[n]=$(inputs_id "${words[@]}")
+	[ -z "${FRESH:-}" ] || rm -f "$dir/verdict"
+	[ "${ids[n]}" = "$(cat "$dir/verdict" 2>/dev/null)" ] || continue
+	before[n]=yes
+	dirs+=("$dir")
+	finished=$((finished + 1))
+	step "$finished/${#todo[@]} $(cat "$dir/conclusion.txt") (before)"
+done
+
+already=
+[ "$list" != soak ] || already=", ${#before[@]} of them done before"
+step "${#todo[@]} runs$already, QEMU with TCG (no KVM), $jobs side by side"
+for n in "${!todo[@]}"; do
+	[ -z "${before[n]:-}" ] || continue
+	[ ${#running[@]} -lt "$jobs" ] || finish
+	read -r -a words <<<"${todo[n]}"
 	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
 	running[$!]=$n
 	began[$n]=$(date +%s)

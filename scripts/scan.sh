@@ -59,6 +59,8 @@ messages() {
 		function ours(report, f, i, n, yes) {
 			sub(/^BUG: KCSAN: .* in /, "", report)
 			gsub(/\+0x[0-9a-f]+\/0x[0-9a-f]+/, "", report)
+			# what the compiler made of a function
+			gsub(/\.(constprop|isra|part|cold)(\.[0-9]+)?/, "", report)
 			n = split(report, f, " / ")
 			for (i = 1; i <= n; i++) yes = yes || f[i] ~ "^(" ENVIRON["FUNCTIONS"] ")$"
 			return yes

@@ -238,6 +238,5 @@ bench_id() {
 
 # time_left BEGAN DONE ALL: by what DONE of ALL took since BEGAN
 time_left() {
-	local seconds=$((($(date +%s) - $1) * ($3 - $2) / $2))
-	printf 'about %d:%02d h left\n' $((seconds / 3600)) $((seconds / 60 % 60))
+	echo "about $((($(date +%s) - $1) * ($3 - $2) / $2 / 60)) min left"
 }

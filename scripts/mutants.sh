@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
 	cat <<'END'
-usage: mutants.sh [MUTANT...]
+usage: [FRESH=1] mutants.sh [MUTANT...]
 
 Builds and tests each of selftests/mutants/*.patch (or those named; 'odp-*' names
 all that begin so), and prints which test killed it. A mutant is a diff against
@@ -22,7 +22,11 @@ above it stand a line that says what is broken, and
 
 Works in build/mutants, a clone of build/tree with kernels of its own. First the
 unmutated kernel has to pass the same runs. What each run left is in
-results/mutants/NAME. Closes with "N passed, N failed, N skipped".
+results/mutants/NAME.
+
+It may be stopped at any time, and goes on where it was: a mutant whose verdict was
+made by the same patches, suites, configuration and scripts is not run again, unless
+FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
 
 exit: 0 all were killed, or survive as they must; 1 not so; 2 usage, a mutant that
 does not apply or build, or tests that fail without any mutant.
@@ -69,8 +73,6 @@ suite_of() {
 # All that can be wrong with the data, before anything is built.
 subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
 	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
-kernels=()
-runs=()
 for name in "${names[@]}"; do
 	f=$mutants/$name.patch
 	if [ -n "$(header "$name" Module)" ]; then
@@ -88,20 +90,20 @@ for name in "${names[@]}"; do
 	1,0 | 0,1) ;;
 	*) die "$f: one line Killed-by: or one Survives: is needed" ;;
 	esac
-	while read -r kernel topology args; do
+	while read -r kernel topology _; do
 		case $kernel in
 		unpatched) die "$f: the kernel unpatched has no patches to break" ;;
 		*) grep -q "^${kernel}[[:space:]]" "$TOP/kernel-config/kernels" || die "$f: no kernel $kernel in kernel-config/kernels" ;;
 		esac
 		[ -f "$TOP/selftests/topologies/$topology" ] || die "$f: no topology $topology"
-		[[ " ${kernels[*]} " == *" $kernel "* ]] || kernels+=("$kernel")
-		runs+=("$suite $kernel $topology $args")
 	done < <(header "$name" Run)
 done
 
 mkdir -p "$work" "$results"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
+# What one that was killed had no time to remove.
+rm -rf "$work"/.mutants.sh.*
 
 scratch "$work"
 # shellcheck disable=SC2317 # called by the trap
@@ -177,17 +179,57 @@ print(" ".join(dict.fromkeys("boot" if n == "-" else n for n in names)))
 END
 }
 
-step "mutants: building what they are compared with: ${kernels[*]}"
-build "${kernels[@]}" || die "the unmutated kernel does not build"
-rm -rf "$results/unmutated"
-mapfile -t runs < <(printf '%s\n' "${runs[@]}" | sort -u)
-n=0
+# inputs_id: of what the verdict on the standard input depends on, and of that
+inputs_id() {
+	{
+		bench_id
+		kgit "$tree" rev-parse 'HEAD^{tree}'
+		cat "$TOP/scripts/mutants.sh" -
+	} | sha256sum | cut -c -64
+}
+
+# keep DIR ID RESULT: the verdict on the standard input, unless somebody edited the bench since ID was taken
+keep() { [ "$(inputs_id)" != "$2" ] || echo "$2 $3" >"$1/verdict"; }
+
+# kept DIR ID: that verdict, if there is one and it need not be made again
+kept() {
+	local id result
+	[ -z "${FRESH:-}" ] || rm -f "$1/verdict"
+	[ -f "$1/verdict" ] && read -r id result <"$1/verdict" && [ "$id" = "$2" ] && echo "$result"
+}
+
+declare -A before=()
+todo=()
+for name in "${names[@]}"; do
+	if result=$(kept "$results/$name" "$(inputs_id <"$mutants/$name.patch")"); then
+		before[$name]=$result
+	else
+		todo+=("$name")
+	fi
+done
+step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
+
+# What these are compared with: an id and a run a line.
+mapfile -t runs < <(for name in "${todo[@]}"; do
+	header "$name" Run | sed "s/^/$(suite_of "$name") /"
+done | sort -u | while read -r run; do
+	id=$(inputs_id <<<"$run")
+	kept "$(run_dir "$results/unmutated" "$run")" "$id" >/dev/null || echo "$id $run"
+done)
+if [ ${#runs[@]} -gt 0 ]; then
+	mapfile -t kernels < <(printf '%s\n' "${runs[@]}" | cut -d ' ' -f 3 | sort -u)
+	step "mutants: building what they are compared with: ${kernels[*]}"
+	build "${kernels[@]}" || die "the unmutated kernel does not build"
+fi
+n=0 began=$(date +%s)
 for run in "${runs[@]}"; do
+	read -r id run <<<"$run"
 	read -r -a words <<<"$run"
 	n=$((n + 1))
 	dir=$(run_dir "$results/unmutated" "${words[@]}")
 	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
-	step "unmutated $n/${#runs[@]} $(cat "$dir/conclusion.txt")"
+	keep "$dir" "$id" ok <<<"$run"
+	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 done
 
 # some WORD...: the first few of many
@@ -200,7 +242,9 @@ some() {
 
 # test_mutant NAME: sets verdict, and result to ok or not ok
 test_mutant() {
-	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree
+	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree id
+	id=$(inputs_id <"$mutants/$name.patch")
+	unmutate
 	expected=$(header "$name" Killed-by)
 	suite=$(suite_of "$name")
 	[ -z "$(header "$name" Module)" ] || where=$work
@@ -223,7 +267,6 @@ test_mutant() {
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || seen+=" $(killers "$dir")"
 	done 7< <(header "$name" Run)
-	unmutate
 
 	for test in $seen; do
 		if [[ " $expected " == *" $test "* ]]; then
@@ -246,15 +289,22 @@ test_mutant() {
 		result=ok verdict="survives: $(header "$name" Survives)"
 	fi
 	printf '%s\n' "$verdict" >"$tmp/out/conclusion.txt"
+	keep "$tmp/out" "$id" "$result" <"$mutants/$name.patch"
 	rm -rf "${results:?}/$name"
 	mv "$tmp/out" "$results/$name"
 }
 
-n=0
+n=0 tested=0 began=$(date +%s)
 for name in "${names[@]}"; do
-	test_mutant "$name"
 	n=$((n + 1))
-	step "$n/${#names[@]} $name: $verdict"
+	if [ -n "${before[$name]:-}" ]; then
+		result=${before[$name]}
+		[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: $(cat "$results/$name/conclusion.txt")"
+	else
+		test_mutant "$name"
+		tested=$((tested + 1))
+		step "$n/${#names[@]}, $(time_left "$began" "$tested" "${#todo[@]}"): $name: $verdict"
+	fi
 	printf '%s %s %s\n' "$result" "$n" "$name" >>"$tmp/ktap"
 done
 

@@ -216,8 +216,8 @@ finish() {
 		lost "$dir" "$(tail -n 1 "$tmp/$n.out")" "${words[@]}"
 		dirs+=("$dir")
 	fi
-	[ "$list" != soak ] || left=", $(time_left "$since" $((finished - ${#before[@]})) $((${#todo[@]} - ${#before[@]})))"
-	step "$finished/${#todo[@]} $line$left"
+	[ "$list" != soak ] || left=", $(time_left "$since" $((finished - ${#before[@]})) $((${#todo[@]} - ${#before[@]}))):"
+	step "$finished/${#todo[@]}$left $line"
 	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
 }
 
@@ -236,7 +236,7 @@ for n in "${!todo[@]}"; do
 	before[n]=yes
 	dirs+=("$dir")
 	finished=$((finished + 1))
-	step "$finished/${#todo[@]} $(cat "$dir/conclusion.txt") (before)"
+	step "$finished/${#todo[@]}, before: $(cat "$dir/conclusion.txt")"
 done
 
 already=

@@ -59,11 +59,11 @@ step() {
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
 }
 
-# took WHAT BEGIN: for the table of times at the end of `make test`. Lines of other commands are dropped.
+# took [WHAT BEGIN]: for the table of times at the end of `make test`. Lines of other commands are dropped.
 took() {
 	local times=$BUILD/times
 	[ "$(head -n 1 "$times" 2>/dev/null)" = "$STARTED" ] || echo "$STARTED" >"$times"
-	printf '%s\t%s\n' $(($(date +%s) - $2)) "$1" >>"$times"
+	[ $# -eq 0 ] || printf '%s\t%s\n' $(($(date +%s) - $2)) "$1" >>"$times"
 }
 
 PATCHES=${PATCHES:-$TOP/patches}

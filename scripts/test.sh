@@ -54,6 +54,7 @@ suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
 list=${LIST:-runs}
 step "test: begin" 2>/dev/null # the clock
+took
 
 # wanted VALUE LIST: LIST is empty or has VALUE
 wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }

@@ -223,14 +223,14 @@ end_jobs() {
 	wait
 }
 
-# bench_id: of all in this repository and on this machine that decides how a run ends, but for its kernel. Suites use files of
-# each other; which runs they list decides nothing.
+# bench_id: of all in this repository and on this machine that may decide how a run ends, but for its kernel. Left out is what
+# has no part in it: which runs there are decides nothing. Suites use files of each other.
 bench_id() {
 	{
-		(cd "$TOP" && find selftests kernel-config patches/BASE \
-			scripts/{common,config,debian-package,debian-root,initramfs,kernel,qemu,scan,vm}.sh scripts/{results,tar-to-cpio}.py \
-			\( -path selftests/mutants -o -path selftests/self -o -path selftests/pictures -o -name __pycache__ \) -prune -o \
-			-type f ! -name runs ! -name soak -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
+			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|run|series|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(checks|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak)$' -e /__pycache__/ |
+			xargs -0 sha256sum)
 		gcc --version
 		"${QEMU:-qemu-system-x86_64}" --version
 	} | sha256sum | cut -c -64

@@ -158,6 +158,7 @@ most_repeated=5
 inputs_id() {
 	{
 		bench_id
+		cat "$TOP/scripts/test.sh"
 		echo "$*" "${summary##*/}"
 		[ "$2" = host ] || cat "$BUILD/kernels/$2/stamp" "$BUILD/kernels/$2/guest-modules.stamp"
 	} | sha256sum | cut -c -64

@@ -138,8 +138,13 @@ unmutate() {
 }
 unmutate
 
-build() { # KERNEL...
-	attend env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" build "$@" 8>&-
+# build KERNEL...: limits of time go by the boot of the unmutated one, or each mutant would get those of a kernel that never booted
+build() {
+	local kernel
+	attend env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" build "$@" 8>&- || return
+	for kernel; do
+		[ ! -f "$work/boot-$kernel" ] || cp "$work/boot-$kernel" "$work/kernels/$kernel/boot"
+	done
 }
 
 # run_tests DIR SUITE KERNEL TOPOLOGY ARGUMENT...
@@ -219,6 +224,7 @@ done)
 if [ ${#runs[@]} -gt 0 ]; then
 	mapfile -t kernels < <(printf '%s\n' "${runs[@]}" | cut -d ' ' -f 3 | sort -u)
 	step "mutants: building what they are compared with: ${kernels[*]}"
+	rm -f "${kernels[@]/#/"$work/boot-"}"
 	build "${kernels[@]}" || die "the unmutated kernel does not build"
 fi
 n=0 began=$(date +%s)
@@ -229,6 +235,7 @@ for run in "${runs[@]}"; do
 	dir=$(run_dir "$results/unmutated" "${words[@]}")
 	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
 	keep "$dir" "$id" ok <<<"$run"
+	[ ! -f "$work/kernels/${words[1]}/boot" ] || cp "$work/kernels/${words[1]}/boot" "$work/boot-${words[1]}"
 	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 done
 

@@ -8,10 +8,10 @@ usage() {
 usage: initramfs.sh KERNEL [LIST]
 
 Prints the path of an uncompressed cpio archive with what selftests/guest/manifest,
-or the file MANIFEST, lists for build/kernels/KERNEL and, below /debian, a Debian root with the packages
-that the file LIST names (see debian-root.sh). The archive is named after its
-content: the same content is built once. (Uncompressed: under emulation the guest
-would spend more time to unpack it than the host saves.)
+or the file MANIFEST, lists for build/kernels/KERNEL and, below /debian, a Debian
+root with the packages that the file LIST names (see debian-root.sh). The archive
+is named after its content: the same content is built once. (Uncompressed: under
+emulation the guest would spend more time to unpack it than the host saves.)
 EOF
 }
 

@@ -66,8 +66,8 @@ trap 'exit 143' TERM
 kmake() {
 	local seconds=0 objects rc=0
 	set -m
-	# No make outlives this script: it would hold the locks. The O= directory is a direct child of the source tree and named relatively: then kbuild itself uses relative
-	# paths, and ccache hits from whatever folder.
+	# No make outlives this script: it would hold the locks. The O= directory is a direct child of the source tree and
+	# named relatively: then kbuild itself uses relative paths, and ccache hits from whatever folder.
 	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!

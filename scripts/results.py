@@ -32,6 +32,8 @@ TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", TOP / "build"))
 PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
 FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
+# parse() calls so what a run did not get to. That is no test: its "vm" says what happened.
+NO_RESULT = "(no result)"
 # What XML cannot have: a guest may print escape codes.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -161,6 +163,8 @@ def run(folder, meta):
             test.update(status="FAIL", reason=f"may not skip here: {test['reason']}")
         elif test["status"] == "ERROR":
             test["status"] = "FAIL"
+        if test["name"] == NO_RESULT:
+            test["reason"] = "planned, and there is no result"
 
     splats = []
     if (folder / "splats").exists():
@@ -197,8 +201,9 @@ def run(folder, meta):
             lines = sum((splat_text(folder, s) for s in of_test), lines)
             if of_test:
                 test["reason"] = test["reason"] or of_test[0]["text"]
-            if test["name"] == "vm" and not splats and (folder / "console.log").exists():
-                lines = ["the end of console.log:", *(folder / "console.log").read_text(errors="replace").splitlines()[-20:]]
+            if test["name"] == "vm" and not splats:
+                log = next(f for f in (folder / "console.log", ktap) if f.exists())
+                lines = [f"the end of {log.name}:", *log.read_text(errors="replace").splitlines()[-20:]]
         if lines:
             test["log"] = "\n".join(lines[-200:])
 
@@ -221,8 +226,7 @@ def repeated(folder, before):
     tests = {t["name"]: t for t in result["tests"]}
     unlisted = []
     for failed in [t for t in first["tests"] if t["status"] == "FAIL"]:
-        # What a run did not get to is no test: its "vm" says that.
-        if failed["name"] == "(no result)":
+        if failed["name"] == NO_RESULT:
             continue
         test = tests.get(failed["name"])
         if test is None:
@@ -407,12 +411,14 @@ def kcidb(runs):
                          "config_name": kernel, "status": "PASS", "misc": {"config": stamp["config"]}}
         where = [result["suite"], kernel, result["topology"], *result["command"].split()[1:]]
         run = "-".join([*where, result["start"], *(["first"] if result["folder"].endswith(".first") else [])])
-        for test in result["tests"]:
+        for number, test in enumerate(result["tests"], 1):
+            if test["name"] == NO_RESULT:
+                continue
             status = "PASS" if "flake" in test else test["status"]
             if test["name"] == "vm" and status == "FAIL":
                 status = {USAGE: "MISS", PLAN: "ERROR"}.get(result["exit"], "FAIL")
             path = [re.sub("[^A-Za-z0-9_-]+", "_", word) for word in ["hmm_p2p", result["suite"], *test["name"].split(".")] if word]
-            one = {"id": f"{origin}:{run}-{test['name']}", "origin": origin, "build_id": build,
+            one = {"id": f"{origin}:{run}-{number}-{test['name']}", "origin": origin, "build_id": build,
                    "path": ".".join(path), "status": status, "start_time": result["start"], "comment": " ".join(where),
                    "environment": {"misc": {k: result[k] for k in ("qemu", "accelerator", "topology") if k in result}},
                    "misc": {k: result[k] for k in ("folder", "repeat") if k in result}}

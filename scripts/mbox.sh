@@ -45,8 +45,8 @@ grep -E '# .*\bmail\b' "$TOP/scripts/checks/packages" >"$tmp/packages"
 "$TOP/scripts/deps.sh" "$tmp/packages"
 b4=$("$TOP/scripts/b4.sh")
 
-# A clone that is thrown away, where the checks expect theirs.
-work=$tmp/check/tree
+# A clone that is thrown away.
+work=$tmp/tree
 git clone -q --shared --no-checkout --template= "$dir" "$work"
 
 # mail_message FILE: subject, empty line, body
@@ -151,7 +151,7 @@ verdict() { # CHECK
 	local rc=0
 	step "mbox: $1 of $(wc -l <"$tmp/patches/series") patches"
 	mkdir "$tmp/$1"
-	attend env SIGNER="$submitter" OUT="$tmp/$1" FROM="$base" TO="$tip" PATCHES="$tmp/patches" BUILD="$tmp" \
+	attend env SIGNER="$submitter" OUT="$tmp/$1" FROM="$base" TO="$tip" PATCHES="$tmp/patches" WORK="$work" \
 		"$TOP/scripts/checks/$1/check" >"$tmp/line" 2>"$tmp/errors" || rc=$?
 	[ "$rc" -eq 0 ] || {
 		cat "$tmp/errors" >&2

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the checks. scripts/check.sh gives them
-#   FROM, TO  commits of $work: what lies between them is checked
+#   WORK      a git tree in which nothing else checks out and builds
+#   FROM, TO  commits of it: what lies between them is checked
 #   PATCHES   the same as patches, with `series`
 #   OUT       a folder for details
 #   ONLY      files of this project to look at, all if empty
@@ -15,10 +16,8 @@ export LC_ALL=C
 checks=$TOP/scripts/checks
 # shellcheck disable=SC2034
 here=$checks/$(basename "$(dirname "$0")")
-# A git tree for checks alone, in which they check out and build.
-# shellcheck disable=SC2034
-work=$BUILD/check/tree
-: "${FROM:?run it by scripts/check.sh}" "${TO:?}" "${OUT:?}"
+: "${WORK:?run it by scripts/check.sh}" "${FROM:?}" "${TO:?}" "${OUT:?}"
+work=$WORK
 EX_WARNING=250
 
 pass() {

@@ -9,8 +9,16 @@ usage: KERNEL_TREE=dir [SERIES=name] [BRANCH=hmm-p2p] apply.sh
 
 Applies all series, or the one SERIES names (2-hmm-p2p), with git am on a new
 branch of your git tree, from its HEAD. The tree must be clean and of the base's
-version. Nothing else of it changes; when a patch does not apply (exit 3) you are
-back on the branch you were on, and the new one is gone.
+version. Nothing else of it changes: git am runs in a temporary worktree, and the
+new branch is checked out in yours at the end, in one step that an interrupt does
+not stop. Until then your tree is as it was, also when a patch does not apply
+(exit 3), and after Ctrl-C, TERM or HUP (git am ends first, which takes seconds).
+The commits are signed if your configuration says so. No hook of yours runs: hooks
+are for your own commits, and these patches have no Signed-off-by.
+
+After kill -9 a temporary worktree may remain. It is in nobody's way, not in that of
+another apply.sh either; "git worktree list" shows it, and "git worktree remove
+--force PATH" removes it.
 END
 }
 no_arguments "$@"
@@ -34,32 +42,62 @@ while IFS= read -r p; do
 done < <(series_patches)
 [ "${#patches[@]}" -gt 0 ] || die "SERIES=${SERIES:-}: no such series; there are: $(cut -d / -f 1 "$PATCHES/series" | uniq | xargs)"
 
-log=$(mktemp)
-was=$(git -C "$dir" symbolic-ref -q --short HEAD || git -C "$dir" rev-parse HEAD)
-start=$(git -C "$dir" rev-parse HEAD)
-undo() {
-	trap '' INT TERM
-	git -C "$dir" am --abort >/dev/null 2>&1 || true
-	if [ "$was" = "$start" ]; then
-		git -C "$dir" checkout -q --detach "$start"
-	else
-		git -C "$dir" checkout -q "$was"
-	fi
-	git -C "$dir" branch -q -D "$branch" 2>/dev/null || true
-	rm -f "$log"
+# undisturbed ARG...: git in a tree of the user. No hooks, and no process that stays behind. A session of its own, for an
+# interrupt that comes to git when it has just made a lock would leave the lock.
+undisturbed() {
+	setsid git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c maintenance.auto=false -C "$@" </dev/null &
+	wait "$!"
 }
-trap undo EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+# die_unchanged CODE MESSAGE
+die_unchanged() {
+	grep -v '^hint:' "$tmp/log" | sed '/^Patch failed at /,$d' >&2
+	die -c "$1" "$2; $dir is as it was before"
+}
 
-git -C "$dir" checkout -q -b "$branch"
-step "applying ${#patches[@]} patches on branch $branch of $dir"
-git -C "$dir" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$log" 2>&1 </dev/null || {
-	n=$(cat "$(git -C "$dir" rev-parse --path-format=absolute --git-path rebase-apply/next)" 2>/dev/null || echo 1)
-	grep -v '^hint:' "$log" >&2 || true
-	p=${patches[n - 1]}
-	die -c "$EX_APPLY" "${p#"$PATCHES/"} does not apply to $dir, which is as it was before"
+scratch "${TMPDIR:-/tmp}"
+worktree=$tmp/hmm-p2p-apply
+# shellcheck disable=SC2317 # called by the trap
+cleanup() {
+	trap '' HUP INT TERM
+	[ -z "$(jobs -pr)" ] || step "interrupted: waiting for git to end"
+	wait
+	undisturbed "$dir" worktree remove --force "$worktree" 2>/dev/null || true
+	end_scratch
 }
-trap - EXIT
-rm -f "$log"
+trap cleanup EXIT
+
+start=$(git -C "$dir" rev-parse HEAD)
+step "applying ${#patches[@]} patches on branch $branch of $dir"
+# Only the files that the patches touch come to be there: git am takes what is missing from the index.
+{
+	undisturbed "$dir" worktree add -q --detach --no-checkout "$worktree" "$start" && undisturbed "$worktree" read-tree HEAD
+} >"$tmp/log" 2>&1 || die_unchanged "$EX_USAGE" "git cannot make a temporary worktree"
+# LC_ALL: what die_unchanged leaves out is in English.
+LC_ALL=C undisturbed "$worktree" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$tmp/log" 2>&1 || {
+	n=$(cat "$(git -C "$worktree" rev-parse --git-path rebase-apply/next)" 2>/dev/null || echo 1)
+	p=${patches[n - 1]}
+	# It may have failed later: a key that does not sign, a disk that is full.
+	undisturbed "$worktree" read-tree HEAD
+	! undisturbed "$worktree" apply --cached --check "$p" 2>/dev/null ||
+		die_unchanged "$EX_USAGE" "git cannot commit ${p#"$PATCHES/"}, which does apply"
+	die_unchanged "$EX_APPLY" "${p#"$PATCHES/"} does not apply"
+}
+commit=$(git -C "$worktree" rev-parse HEAD)
+
+# That took a while, in which you may have worked.
+check_tree "$dir"
+[ "$(git -C "$dir" rev-parse HEAD)" = "$start" ] || die "$dir: is on another commit than at the beginning: run this again"
+git -C "$dir" diff --name-only --no-renames --diff-filter=A -z "$start" "$commit" >"$tmp/added"
+while IFS= read -r -d '' f; do
+	[ ! -e "$dir/$f" ] || die "$dir: has a file $f, which git does not know and the series add: move it away first"
+done <"$tmp/added"
+
+trap '' HUP INT TERM
+undisturbed "$dir" checkout -q --no-track -b "$branch" "$commit" 2>"$tmp/log" || {
+	# A full disk ends it half way.
+	(cd "$dir" && xargs -0 rm -f) <"$tmp/added"
+	undisturbed "$dir" reset -q --hard 2>/dev/null ||
+		die "$dir: git can write neither branch $branch nor what was there before ($(tail -n 1 "$tmp/log")): mend that, then git reset --hard"
+	die_unchanged "$EX_USAGE" "git cannot check out branch $branch"
+}
 step "done: ${#patches[@]} commits on branch $branch"

@@ -129,11 +129,14 @@ check_tree() {
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
 	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
-	[ -z "$(git -C "$1" status --porcelain --untracked-files=no)" ] ||
-		die "$1: has changes that are not committed: commit or stash them first"
-	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
-		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] || die "$1: in the middle of a rebase, am or merge: finish it first"
+	# Before the changes: such a conflict has some.
+	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD sequencer BISECT_LOG; do
+		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] ||
+			die "$1: in the middle of a rebase, am, merge, cherry-pick, revert or bisect (git status says which): finish it first"
 	done
+	# Without a lock of the index, which an interrupt could leave there.
+	[ -z "$(git --no-optional-locks -C "$1" status --porcelain --untracked-files=no)" ] ||
+		die "$1: has changes that are not committed: commit or stash them first"
 }
 
 # patches_id: of all patches in order, as KCIDB makes a patchset_hash
@@ -201,15 +204,18 @@ end_attended() {
 
 # scratch DIR: tmp, a folder there that goes at the end, and then what is attended ends, too
 scratch() {
-	tmp=$(mktemp -d "$1/.${0##*/}.XXXXXX")
+	tmp=''
 	trap end_scratch EXIT
+	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
+	# Made, but its name not yet told: it would stay.
+	tmp=$(trap '' HUP INT TERM && mktemp -d "$1/.${0##*/}.XXXXXX")
 }
 
 # end_scratch: for a trap that does more than that of scratch
 end_scratch() {
-	trap '' INT TERM
+	trap '' HUP INT TERM
 	end_attended
 	rm -rf "$tmp"
 }

@@ -10,8 +10,9 @@ usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
 Prints one line per splat: line number, the test during which it came (or "-"),
 the message; separated by tabs. What is a splat is data: selftests/guest/splats.deny
 and splats.allow, extended regular expressions matched against the message behind
-the kernel's time stamp. KCSAN sees the races of the whole kernel: a report counts
-if one of its functions is in selftests/guest/kcsan.functions.
+the kernel's time stamp. The stack of a report is part of it; one without a report
+counts. KCSAN sees the races of the whole kernel: a report counts if one of its
+functions is in selftests/guest/kcsan.functions.
 exit: 0 no splat, 5 splats, 2 cannot scan (a log that is missing or empty is not clean).
 EOF
 }
@@ -65,7 +66,8 @@ messages() {
 			for (i = 1; i <= n; i++) yes = yes || f[i] ~ "^(" ENVIRON["FUNCTIONS"] ")$"
 			return yes
 		}
-		{ sub(/^(<[0-9]+>)?(\[[^]]*\] ?)*/, "") }
+		# No more of what stands in brackets: a report of lockdep begins so.
+		{ sub(/^(<[0-9]+>)?(\[ *[0-9]+\.[0-9]+\] ?)?(\[ *[TC][0-9]+\] ?)?/, "") }
 		/^(ktap:)? *(not )?ok [0-9]+ / {
 			# KUnit prints its results itself: what a suite copies from there comes late.
 			copied = sub(/^ktap: */, ""); sub(/^ */, "")
@@ -104,7 +106,9 @@ matches "$tmp/text" "$tmp/deny" "$deny" >"$tmp/denied"
 [ ! -s "$tmp/allow" ] || matches "$tmp/text" "$tmp/allow" "$allow" >"$tmp/allowed"
 [ -f "$tmp/allowed" ] || : >"$tmp/allowed"
 
-splats=$(awk 'FILENAME == ARGV[1] { ok[$1]; next } FILENAME == ARGV[2] { if (!($1 in ok)) bad[$1]; next } FNR in bad' \
+# A stack that belongs to a report, be it allowed, is no splat of its own. Between its head and its stack are few lines.
+splats=$(awk -F '\t' 'FILENAME == ARGV[1] { ok[$1]; next } FILENAME == ARGV[2] { bad[$1]; next } !(FNR in bad) { next }
+	$3 == "Call Trace:" { if (head && FNR - head <= 50) next } { head = FNR } !(FNR in ok)' \
 	"$tmp/allowed" "$tmp/denied" "$tmp/messages")
 [ -n "$splats" ] || exit 0
 printf '%s\n' "$splats"

@@ -70,7 +70,8 @@ def skip_reasons(suite, prefix=""):
 
 def parse(ktap, junit):
     """The tests of a KTAP file, and what is wrong with its plan."""
-    if not re.search(r"TAP version", ktap.read_text(errors="replace")):
+    text = ktap.read_text(errors="replace")
+    if not re.search(r"TAP version", text):
         return [], "no KTAP"
     result = ktap.with_name("kunit.json")
     log = subprocess.run(
@@ -85,11 +86,11 @@ def parse(ktap, junit):
              for name, status in flatten(group)]
 
     # kunit.py stops at the plan's end: what comes after it shows as result lines that are not among the tests.
-    lines = len(re.findall(r"^\s*(?:not )?ok \d+", ktap.read_text(errors="replace"), re.M))
+    lines = len(re.findall(r"^\s*(?:not )?ok \d+", text, re.M))
     names = [t["name"] for t in tests]
     twice = sorted({n for n in names if names.count(n) > 1})
     errors = re.findall(r"\[ERROR\]\S* Test: (.*)", log.stdout)
-    if not re.search(r"^\s*1\.\.\d+", ktap.read_text(errors="replace"), re.M):
+    if not re.search(r"^\s*1\.\.\d+", text, re.M):
         return tests, "no plan"
     if errors:
         return tests, f"not what was planned: {errors[0]} ({len(errors)} such)" if len(errors) > 1 else errors[0]
@@ -97,7 +98,30 @@ def parse(ktap, junit):
         return tests, f"{lines} results, more than were planned"
     if twice:
         return tests, f"a name stands for two tests: {twice[0]}"
-    return tests, ""
+    return tests, contradiction(text)
+
+
+def contradiction(text):
+    """What kunit.py does not look at: the end of all tests, a second plan, sums that do not fit the results before them."""
+    plans, failed = set(), False
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        line = line.strip()
+        if line.startswith("Bail out!"):
+            return line
+        if re.match(r"(not )?ok \d", line):
+            # The result of a group: another may follow, with a plan of its own.
+            plans = {i for i in plans if i <= indent}
+            failed = failed or line.startswith("not ")
+        elif re.match(r"1\.\.\d", line):
+            if indent in plans:
+                return f"a second plan: {line}"
+            plans.add(indent)
+        elif line.startswith("# Totals:"):
+            if not failed and re.search(r" (fail|error):[1-9]", line):
+                return f"no result is \"not ok\": {line}"
+            failed = False
+    return ""
 
 
 # What the kernel prints before a message: <level>[seconds][caller]

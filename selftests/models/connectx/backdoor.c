@@ -84,7 +84,7 @@ bool hold(struct hca *h, u64 *until, u16 op)
 {
 	if (!*until && op == h->slow_op && h->slow_ms) {
 		*until = now() + h->slow_ms;
-		h->ticking = true;
+		h->dev.ticking = true;
 	}
 	if (*until > now())
 		return true;
@@ -124,8 +124,7 @@ static u32 get(struct hca *h, struct channel *c, u32 at)
 	if (at >= COUNTERS && at + 4 <= COUNTERS + sizeof(h->stats)) {
 		u32 val;
 
-		h->stats.dma_regions = h->nmap;
-		memcpy(&val, (u8 *)&h->stats + (at - COUNTERS), 4);
+		memcpy(&val, (const u8 *)stats(h) + (at - COUNTERS), 4);
 		return val;
 	}
 	return 0;

@@ -11,11 +11,7 @@
 #include <linux/mlx5/driver.h>
 #include <linux/mlx5/qp.h>
 #include <linux/mlx5/cq.h>
-#include <sys/types.h>
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
+#include "../vfio-user/vfio_user.h"
 
 #define NVEC 8			/* MSI-X vectors */
 #define BAR0_SIZE (4U << 20)	/* initialisation segment, then one UAR per 4 KiB */
@@ -45,7 +41,7 @@ void *table_del(struct table *t, u32 id);
 
 /* ---- what is counted: the last four must be 0 in the end ---- */
 
-/* mkeys_enabled and dma_regions are levels. */
+/* mkeys_enabled and dma_regions are levels. Read it by stats(). */
 #define STATS(X) \
 	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) \
 	X(memory_faults) X(resumes) X(resumes_with_error) X(stale_resumes) X(mkeys_enabled) \
@@ -72,9 +68,6 @@ void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const
 
 /* ---- dma.c: the memory that the device can reach ---- */
 
-int dma_map(struct hca *h, u64 iova, u64 size, u64 offset, u32 prot, int fd);
-void dma_unmap(struct hca *h, u64 iova, u64 size);
-void dma_unmap_all(struct hca *h);
 bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write);
 /* All of these fail with an IOMMU fault. dma_ptr() gives *len bytes at most. */
 u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
@@ -313,13 +306,9 @@ void qp_destroy(struct hca *h, struct qp *qp);
 
 /* ---- pci.c, backdoor.c ---- */
 
-bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len);
-bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len);
 void hca_init(struct hca *h, bool memory_scheme);
 void hca_free(struct hca *h);
-void interrupt(struct hca *h, unsigned int vec);
-void irq_set(struct hca *h, unsigned int vec, int fd);
-void hca_reset(struct hca *h);		/* all objects go */
+const struct stats *stats(struct hca *h);
 void objects_free(struct hca *h, bool complain);
 
 struct channel {
@@ -336,20 +325,7 @@ bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_O
 /* Is it to wait still? *until is 0 when it begins and when it may go on. */
 bool hold(struct hca *h, u64 *until, u16 op);
 
-/* ---- vfio_user.c ---- */
-
-int serve(struct hca *h, const char *path);
-/* One message. False: the client has gone, or says what cannot be. */
-bool serve_message(struct hca *h, int sock);
-u64 now(void);		/* ms */
-
 enum { CAP_TYPES = 64 };
-
-struct dma_region {
-	u64 iova, size;
-	u8 *ptr;
-	bool write, peer;
-};
 
 struct hca {
 	/* set by main() */
@@ -359,12 +335,8 @@ struct hca {
 
 	struct stats stats;
 
-	struct dma_region *map;
-	size_t nmap, map_room;
-
+	struct vfio_user dev;
 	u8 config[4096];
-	int irq[NVEC];
-	bool irq_pending[NVEC];
 
 	u64 cmdq;		/* address of the command queue */
 	u32 nic_state, health_counter;
@@ -376,7 +348,6 @@ struct hca {
 	struct fault fault[MAX_FAULTS];
 	u32 fault_next;
 	u64 fault_gen;
-	bool ticking;
 
 	struct channel channel[CHANNELS];
 	u16 fail_op, fail_in;

@@ -47,7 +47,8 @@ int main(int argc, char **argv)
 	hca_init(h, memory_scheme);
 	h->verbose = verbose;
 	h->record = record;
-	rc = serve(h, argv[optind]);
+	rc = vfio_user_serve(&h->dev, argv[optind]);
+	stats(h);
 	hca_free(h);
 #define X(name) printf("%s %lu\n", #name, h->stats.name);
 	STATS(X)

@@ -1,11 +1,9 @@
 /* Configuration space, BARs, interrupts, and the tables of objects behind them. */
 #include "connectx.h"
 
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = 7 };
+enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = VFIO_CONFIG };
 
 #define BUS_MASTER 4
 
@@ -44,30 +42,6 @@ static void config_init(struct hca *h)
 	put(h, 0x9e, 2, NVEC - 1);
 	put(h, 0xa0, 4, 0x00000002);	/* table: BAR 2 */
 	put(h, 0xa4, 4, 0x00000802);	/* pending bits: the same, 2048 */
-}
-
-/* ---- interrupts ---- */
-
-void interrupt(struct hca *h, unsigned int vec)
-{
-	u64 one = 1;
-
-	if (vec >= NVEC)
-		return;
-	h->irq_pending[vec] = h->irq[vec] < 0 ||
-			      write(h->irq[vec], &one, sizeof(one)) != sizeof(one);
-	h->stats.interrupts++;
-}
-
-void irq_set(struct hca *h, unsigned int vec, int fd)
-{
-	if (vec >= NVEC)
-		return;
-	if (h->irq[vec] >= 0)
-		close(h->irq[vec]);
-	h->irq[vec] = fd;
-	if (fd >= 0 && h->irq_pending[vec])
-		interrupt(h, vec);
 }
 
 /* ---- BAR 0 ---- */
@@ -167,32 +141,10 @@ static void bar0_write(struct hca *h, u64 off, const void *from, u32 len)
 
 /* ---- regions, as vfio numbers them ---- */
 
-static u64 region_size(u32 region)
+static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len)
 {
-	switch (region) {
-	case REGION_BAR0:
-		return BAR0_SIZE;
-	case REGION_MSIX:
-		return BAR_MSIX_SIZE;
-	case REGION_DOOR:
-		return BAR_DOOR_SIZE;
-	case REGION_CONFIG:
-		return sizeof(((struct hca *)0)->config);
-	}
-	return 0;
-}
+	struct hca *h = container_of(v, struct hca, dev);
 
-static bool inside(u32 region, u64 off, u32 len)
-{
-	u64 size = region_size(region);
-
-	return off <= size && len <= size - off;
-}
-
-bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len)
-{
-	if (!inside(region, off, len))
-		return false;
 	switch (region) {
 	case REGION_BAR0:
 		bar0_read(h, off, to, len);
@@ -206,13 +158,12 @@ bool region_read(struct hca *h, u32 region, u64 off, void *to, u32 len)
 	default:
 		memset(to, 0, len);
 	}
-	return true;
 }
 
-bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len)
+static void region_write(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len)
 {
-	if (!inside(region, off, len))
-		return false;
+	struct hca *h = container_of(v, struct hca, dev);
+
 	switch (region) {
 	case REGION_BAR0:
 		bar0_write(h, off, from, len);
@@ -234,7 +185,6 @@ bool region_write(struct hca *h, u32 region, u64 off, const void *from, u32 len)
 		}
 		break;
 	}
-	return true;
 }
 
 /* ---- objects ---- */
@@ -324,10 +274,60 @@ static void hca_restart(struct hca *h)
 	h->syndrome = 0;
 }
 
-void hca_reset(struct hca *h)
+/* ---- what vfio_user.c asks for ---- */
+
+static void reset(struct vfio_user *v)
 {
+	struct hca *h = container_of(v, struct hca, dev);
+
 	hca_restart(h);
 	h->config[4] = 0;
+}
+
+static bool tick(struct vfio_user *v)
+{
+	struct hca *h = container_of(v, struct hca, dev);
+	bool commands = cmd_tick(h), qps = qp_tick(h);
+
+	return commands || qps;
+}
+
+static void say(struct vfio_user *v, bool detail, const char *text)
+{
+	(detail ? debug : note)(container_of(v, struct hca, dev), "%s", text);
+}
+
+static void unmap(struct vfio_user *v, u64 iova, u64 size)
+{
+	struct hca *h = container_of(v, struct hca, dev);
+	u64 mtts = mtts_into(h, iova, size);
+
+	if (mtts)
+		violation(h, "unmapped [%#lx, %#lx] while %lu MTTs in use lead there", iova,
+			  iova + (size - 1), mtts);
+}
+
+static void heard(struct vfio_user *v, u16 command, bool files, const void *body, u32 len)
+{
+	record(container_of(v, struct hca, dev), "message", 0, files, command, body, len);
+}
+
+static const struct vfio_user_ops ops = {
+	.read = region_read,
+	.write = region_write,
+	.reset = reset,
+	.tick = tick,
+	.say = say,
+	.unmap = unmap,
+	.heard = heard,
+};
+
+const struct stats *stats(struct hca *h)
+{
+	h->stats.interrupts = h->dev.interrupts;
+	h->stats.dma_maps = h->dev.dma.maps;
+	h->stats.dma_regions = h->dev.dma.nmap;
+	return &h->stats;
 }
 
 void hca_init(struct hca *h, bool memory_scheme)
@@ -343,10 +343,16 @@ void hca_init(struct hca *h, bool memory_scheme)
 	h->mkey = (struct table){ .name = "mkeys", .first = 0x10, .n = 1 << 18 };
 	h->qp = (struct table){ .name = "QPs", .first = 0x40, .n = 16000 };
 	h->srq = (struct table){ .name = "SRQs", .first = 1, .n = 16000 };
-	for (int i = 0; i < NVEC; i++)
-		h->irq[i] = -1;
-	/* An interrupt may be given a pipe, too, or a socket, of which the other end has gone. */
-	signal(SIGPIPE, SIG_IGN);
+	h->dev = (struct vfio_user){
+		.ops = &ops,
+		.size = { [REGION_BAR0] = BAR0_SIZE,
+			  [REGION_MSIX] = BAR_MSIX_SIZE,
+			  [REGION_DOOR] = BAR_DOOR_SIZE,
+			  [REGION_CONFIG] = sizeof(h->config) },
+		.irq_index = VFIO_MSIX,
+		.nvec = NVEC,
+	};
+	vfio_user_init(&h->dev);
 	config_init(h);
 	caps_init(h);
 }
@@ -358,7 +364,5 @@ void hca_free(struct hca *h)
 		free(h->cap_max[i]);
 		free(h->cap_cur[i]);
 	}
-	for (int i = 0; i < NVEC; i++)
-		irq_set(h, i, -1);
-	free(h->map);
+	vfio_user_free(&h->dev);
 }

@@ -153,7 +153,7 @@ void qp_error(struct hca *h, struct qp *qp)
 		return;
 	qp->state = ERR;
 	/* No doorbell tells of receive WQEs that are posted later. */
-	h->ticking = true;
+	h->dev.ticking = true;
 	if (qp->busy) {
 		fault_cancel(h, &qp->x);
 		qp->busy = false;
@@ -501,7 +501,7 @@ void sq_run(struct hca *h, struct qp *qp)
 		if (!n)
 			return;
 		if (h->steps++ > enough) {
-			qp->more = h->ticking = true;
+			qp->more = h->dev.ticking = true;
 			return;
 		}
 		if (n > 1U << qp->log_sq || !wqe_fetch(h, qp, qp->sq_ci)) {
@@ -526,7 +526,7 @@ void sq_run(struct hca *h, struct qp *qp)
 
 			qp->retries = rnr == FOR_EVER || qp->until ? -1 :
 								     (int)(rnr + 1) * RETRY_TICKS;
-			h->ticking = true;
+			h->dev.ticking = true;
 		}
 	}
 }

@@ -8,7 +8,7 @@ static void eq_fire(struct hca *h, struct eq *eq)
 	if (!eq->armed || ((eq->prod - eq->ci) & 0xffffff) == 0)
 		return;
 	eq->armed = false;
-	interrupt(h, eq->intr);
+	vfio_user_interrupt(&h->dev, eq->intr);
 }
 
 static bool eq_push(struct hca *h, struct eq *eq, u8 type, u8 subtype, const void *data, size_t len)

@@ -15,7 +15,7 @@ const unsigned int nvalues = ARRAY_SIZE(values);
 void begin(struct hca *h)
 {
 	map_memory(h);
-	region_write(h, 7, 4, (u8[]){ 6 }, 1);
+	vfio_user_write(&h->dev, 7, 4, (u8[]){ 6 }, 1);
 	bar_write(h, offsetof(struct mlx5_init_seg, cmdq_addr_h), 0, CMDQ, 2);
 	bar_write(h, offsetof(struct mlx5_init_seg, cmdq_addr_l_sz), CMDQ, 0, 1);
 }

@@ -43,23 +43,23 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	/* Once: from then on it is copied. */
 	hca_init(&h, false);
 	for (u64 at = 0; at < RAM_END; at += RAM_SIZE)
-		if (dma_map(&h, at, RAM_SIZE, 0, 3, ram_fd))
+		if (dma_map(&h.dev.dma, at, RAM_SIZE, 0, 3, ram_fd))
 			abort();
-	if (dma_map(&h, READ_ONLY, RAM_SIZE, 0, 1, ram_fd) ||
-	    dma_map(&h, PEER, PEER_SIZE, 0, 3, peer_fd))
+	if (dma_map(&h.dev.dma, READ_ONLY, RAM_SIZE, 0, 1, ram_fd) ||
+	    dma_map(&h.dev.dma, PEER, PEER_SIZE, 0, 3, peer_fd))
 		abort();
-	map = h.map;
-	nmap = h.nmap;
-	h.map = NULL;
+	map = h.dev.dma.map;
+	nmap = h.dev.dma.nmap;
+	h.dev.dma.map = NULL;
 	hca_free(&h);
 	return 0;
 }
 
 void map_memory(struct hca *h)
 {
-	h->map = malloc(nmap * sizeof(*map));
-	memcpy(h->map, map, nmap * sizeof(*map));
-	h->nmap = h->map_room = nmap;
+	h->dev.dma.map = malloc(nmap * sizeof(*map));
+	memcpy(h->dev.dma.map, map, nmap * sizeof(*map));
+	h->dev.dma.nmap = h->dev.dma.room = nmap;
 }
 
 /* ---- what a guest does ---- */
@@ -68,7 +68,7 @@ void bar_write(struct hca *h, u64 at, u32 first, u32 second, unsigned int words)
 {
 	__be32 w[2] = { cpu_to_be32(first), cpu_to_be32(second) };
 
-	region_write(h, 0, at, w, 4 * words);
+	vfio_user_write(&h->dev, 0, at, w, 4 * words);
 }
 
 /* A chain of mailboxes, with this data or empty. */
@@ -170,7 +170,7 @@ u16 fill_poke(struct rec *r, u8 *data)
 /* argument: the region; value: where, in words */
 void run_write(struct hca *h, const struct rec *r)
 {
-	region_write(h, r->arg & 15, r->value * 4, r->data, r->len);
+	vfio_user_write(&h->dev, r->arg & 15, r->value * 4, r->data, r->len);
 }
 
 u16 fill_write(struct rec *r, u8 *data)
@@ -187,12 +187,12 @@ void run_read(struct hca *h, const struct rec *r)
 {
 	u8 data[MAX_DATA];
 
-	region_read(h, r->arg & 15, r->value * 4, data, min(r->len, sizeof(data)));
+	vfio_user_read(&h->dev, r->arg & 15, r->value * 4, data, min(r->len, sizeof(data)));
 }
 
 void run_tick(struct hca *h, const struct rec *r)
 {
-	h->ticking = qp_tick(h);
+	h->dev.ticking = qp_tick(h);
 }
 
 /* ---- inputs ---- */

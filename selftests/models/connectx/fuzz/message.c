@@ -107,7 +107,7 @@ static void run_message(struct hca *h, const struct rec *r)
 		return;
 	if (r->arg & LATER)
 		return;
-	if (serve_message(h, sock[1]))
+	if (vfio_user_message(&h->dev, sock[1]))
 		take_reply();
 }
 

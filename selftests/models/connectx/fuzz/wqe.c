@@ -173,7 +173,7 @@ void begin(struct hca *h)
 					     { 0, MLX5_TERMINATE_SCATTER_LIST_LKEY, 0 } };
 
 	map_memory(h);
-	region_write(h, 7, 4, (u8[]){ 6 }, 1);
+	vfio_user_write(&h->dev, 7, 4, (u8[]){ 6 }, 1);
 	bar_write(h, offsetof(struct mlx5_init_seg, cmdq_addr_h), 0, 0, 1);
 	bar_write(h, offsetof(struct mlx5_init_seg, cmdq_addr_l_sz), CMDQ, 0, 1);
 	if (h->memory_scheme)
@@ -399,9 +399,9 @@ static void run_door(struct hca *h, const struct rec *r)
 	u64 at = (r->arg >> 4) % CHANNELS * CHANNEL_SIZE;
 
 	consume(h);
-	region_write(h, 4, at, r->data, 4);
-	region_write(h, 4, at + 8, r->data + 4, 12);
-	region_write(h, 4, at + 4, (u8[4]){ r->arg & 3 }, 4);
+	vfio_user_write(&h->dev, 4, at, r->data, 4);
+	vfio_user_write(&h->dev, 4, at + 8, r->data + 4, 12);
+	vfio_user_write(&h->dev, 4, at + 4, (u8[4]){ r->arg & 3 }, 4);
 }
 
 static u16 fill_door(struct rec *r, u8 *data)
@@ -420,9 +420,9 @@ static void run_unmap(struct hca *h, const struct rec *r)
 {
 	u64 at = r->value & 1 ? PEER : (u64)(r->value % (RAM_END / RAM_SIZE)) * RAM_SIZE;
 
-	dma_unmap(h, at, at == PEER ? PEER_SIZE : RAM_SIZE);
+	vfio_user_unmap(&h->dev, at, at == PEER ? PEER_SIZE : RAM_SIZE);
 	if (r->arg & 1)
-		dma_map(h, at, at == PEER ? PEER_SIZE : RAM_SIZE, 0, r->arg >> 1,
+		dma_map(&h->dev.dma, at, at == PEER ? PEER_SIZE : RAM_SIZE, 0, r->arg >> 1,
 			at == PEER ? peer_fd : ram_fd);
 }
 

@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The device's end of vfio-user: QEMU (-device vfio-user-pci) asks for accesses to regions, says
  * what memory the device can reach, and passes an eventfd for each interrupt. One client, one
  * thread: what a message sets off is done before the next one is read.
  */
-#include "connectx.h"
+#include "vfio_user.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,7 +30,7 @@ enum {
 };
 
 enum { REPLY = 1, NO_REPLY = 0x10, ERROR = 0x20 };
-enum { REGIONS = 9, IRQS = 5, IRQ_MSIX = 2 };
+enum { IRQS = 5 };
 enum { IRQ_DATA_NONE = 1, IRQ_DATA_EVENTFD = 4, IRQ_TRIGGER = 32 };
 enum { DMA_UNMAP_ALL = 2 };
 
@@ -117,37 +120,113 @@ static int take_fd(struct msg *m)
 	return m->nfd ? m->fd[--m->nfd] : -1;
 }
 
-static int set_irqs(struct hca *h, struct msg *m)
+/* ---- interrupts ---- */
+
+void vfio_user_interrupt(struct vfio_user *v, u32 vec)
+{
+	u64 one = 1;
+
+	if (vec >= v->nvec)
+		return;
+	v->irq_pending[vec] = v->irq[vec] < 0 ||
+			      write(v->irq[vec], &one, sizeof(one)) != sizeof(one);
+	v->interrupts++;
+}
+
+static void irq_set(struct vfio_user *v, u32 vec, int fd)
+{
+	if (v->irq[vec] >= 0)
+		close(v->irq[vec]);
+	v->irq[vec] = fd;
+	if (fd >= 0 && v->irq_pending[vec])
+		vfio_user_interrupt(v, vec);
+}
+
+static int set_irqs(struct vfio_user *v, struct msg *m)
 {
 	struct { u32 argsz, flags, index, start, count; } r;
 
 	if (m->len < sizeof(r))
 		return EINVAL;
 	memcpy(&r, m->body, sizeof(r));
-	if (r.index != IRQ_MSIX)
+	if (r.index != v->irq_index)
 		return 0;
-	if (r.start > NVEC || r.count > NVEC - r.start)
+	if (r.start > v->nvec || r.count > v->nvec - r.start)
 		return EINVAL;
 	if (r.flags & IRQ_DATA_EVENTFD) {
 		if (m->nfd && m->nfd != r.count)
 			return EINVAL;
 		for (u32 i = r.count; i--;)
-			irq_set(h, r.start + i, take_fd(m));
+			irq_set(v, r.start + i, take_fd(m));
 	} else if (r.flags & IRQ_DATA_NONE && r.flags & IRQ_TRIGGER) {
 		if (!r.count)
-			for (u32 i = 0; i < NVEC; i++)
-				irq_set(h, i, -1);
+			for (u32 i = 0; i < v->nvec; i++)
+				irq_set(v, i, -1);
 		for (u32 i = 0; i < r.count; i++)
-			interrupt(h, r.start + i);
+			vfio_user_interrupt(v, r.start + i);
 	}
 	return 0;
+}
+
+/* ---- memory and regions ---- */
+
+void vfio_user_unmap(struct vfio_user *v, u64 iova, u64 size)
+{
+	u64 last = iova + (size - 1);
+	size_t first, n;
+
+	if (!size || last < iova)
+		return;
+	n = dma_overlap(&v->dma, iova, last, &first);
+	if (!n)
+		return;
+	if (v->ops->unmap)
+		v->ops->unmap(v, iova, size);
+	dma_unmap(&v->dma, first, n);
+}
+
+static bool inside(const struct vfio_user *v, u32 region, u64 off, u32 len)
+{
+	u64 size = region < VFIO_REGIONS ? v->size[region] : 0;
+
+	return off <= size && len <= size - off;
+}
+
+bool vfio_user_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len)
+{
+	if (!inside(v, region, off, len))
+		return false;
+	v->ops->read(v, region, off, to, len);
+	return true;
+}
+
+bool vfio_user_write(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len)
+{
+	if (!inside(v, region, off, len))
+		return false;
+	v->ops->write(v, region, off, from, len);
+	return true;
+}
+
+/* ---- messages ---- */
+
+static void __attribute__((format(printf, 3, 4)))
+say(struct vfio_user *v, bool detail, const char *fmt, ...)
+{
+	char text[200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	v->ops->say(v, detail, text);
 }
 
 static const char capabilities[] =
 	"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":65535,"
 	"\"write_multiple\":false}}";
 
-static bool handle(struct hca *h, int sock, struct msg *m)
+static bool handle(struct vfio_user *v, int sock, struct msg *m)
 {
 	struct { u64 offset; u32 region, count; u8 data[4096]; } rw;
 	struct { u16 major, minor; char json[sizeof(capabilities)]; } version = { 0, 0, "" };
@@ -155,10 +234,7 @@ static bool handle(struct hca *h, int sock, struct msg *m)
 	struct { u32 argsz, flags; u64 addr, size; } unmap;
 	struct { u32 argsz, flags, index, cap; u64 size, offset; } region;
 	struct { u32 argsz, flags, index, count; } irq;
-	u32 info[4] = { sizeof(info), 3, REGIONS, IRQS };	/* can be reset, is PCI */
-	static const u32 sizes[REGIONS] = {
-		[0] = BAR0_SIZE, [2] = BAR_MSIX_SIZE, [4] = BAR_DOOR_SIZE, [7] = 4096
-	};
+	u32 info[4] = { sizeof(info), 3, VFIO_REGIONS, IRQS };	/* can be reset, is PCI */
 	int fd, err;
 
 #define TAKE(what, least) \
@@ -177,57 +253,57 @@ static bool handle(struct hca *h, int sock, struct msg *m)
 	case DMA_MAP:
 		TAKE(map, sizeof(map));
 		fd = take_fd(m);
-		err = dma_map(h, map.addr, map.size, map.offset, map.flags, fd);
-		debug(h, "DMA map %#lx + %#lx, flags %u, %s: %d", map.addr, map.size, map.flags,
+		err = dma_map(&v->dma, map.addr, map.size, map.offset, map.flags, fd);
+		say(v, true, "DMA map %#lx + %#lx, flags %u, %s: %d", map.addr, map.size, map.flags,
 		      fd < 0 ? "no file" : "file", err);
 		if (fd >= 0)
 			close(fd);
 		return reply(sock, m, NULL, 0, -err);
 	case DMA_UNMAP:
 		TAKE(unmap, sizeof(unmap));
-		debug(h, "DMA unmap %#lx + %#lx", unmap.addr, unmap.size);
+		say(v, true, "DMA unmap %#lx + %#lx", unmap.addr, unmap.size);
 		if (unmap.flags & DMA_UNMAP_ALL)
-			dma_unmap_all(h);
+			v->dma.nmap = 0;
 		else
-			dma_unmap(h, unmap.addr, unmap.size);
+			vfio_user_unmap(v, unmap.addr, unmap.size);
 		return reply(sock, m, &unmap, sizeof(unmap), 0);
 	case GET_INFO:
 		return reply(sock, m, info, sizeof(info), 0);
 	case GET_REGION_INFO:
 		TAKE(region, 16);
-		if (region.index >= REGIONS)
+		if (region.index >= VFIO_REGIONS)
 			return reply(sock, m, NULL, 0, EINVAL);
 		region.argsz = sizeof(region);
 		region.cap = 0;
 		region.offset = 0;
-		region.size = sizes[region.index];
+		region.size = v->size[region.index];
 		region.flags = region.size ? 3 : 0;		/* read, write */
 		return reply(sock, m, &region, sizeof(region), 0);
 	case GET_IRQ_INFO:
 		TAKE(irq, sizeof(irq));
 		irq.argsz = sizeof(irq);
-		irq.count = irq.index == IRQ_MSIX ? NVEC : 0;
+		irq.count = irq.index == v->irq_index ? v->nvec : 0;
 		irq.flags = irq.count ? 1 : 0;			/* eventfd */
 		return reply(sock, m, &irq, sizeof(irq), 0);
 	case SET_IRQS:
-		return reply(sock, m, NULL, 0, set_irqs(h, m));
+		return reply(sock, m, NULL, 0, set_irqs(v, m));
 	case REGION_READ:
 		TAKE(rw, 16);
 		if (rw.count > sizeof(rw.data) ||
-		    !region_read(h, rw.region, rw.offset, rw.data, rw.count))
+		    !vfio_user_read(v, rw.region, rw.offset, rw.data, rw.count))
 			return reply(sock, m, NULL, 0, EINVAL);
 		return reply(sock, m, &rw, 16 + rw.count, 0);
 	case REGION_WRITE:
 		TAKE(rw, 16);
 		if (rw.count > sizeof(rw.data) || rw.count > m->len - 16 ||
-		    !region_write(h, rw.region, rw.offset, rw.data, rw.count))
+		    !vfio_user_write(v, rw.region, rw.offset, rw.data, rw.count))
 			return reply(sock, m, NULL, 0, EINVAL);
 		return reply(sock, m, &rw, 16, 0);
 	case DEVICE_RESET:
-		hca_reset(h);
+		v->ops->reset(v);
 		return reply(sock, m, NULL, 0, 0);
 	}
-	note(h, "vfio-user command %u is not there", m->h.command);
+	say(v, false, "vfio-user command %u is not there", m->h.command);
 	return reply(sock, m, NULL, 0, ENOTSUP);
 #undef TAKE
 }
@@ -260,7 +336,7 @@ u64 now(void)
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
 }
 
-bool serve_message(struct hca *h, int sock)
+bool vfio_user_message(struct vfio_user *v, int sock)
 {
 	static struct msg m;
 	bool good;
@@ -273,15 +349,31 @@ bool serve_message(struct hca *h, int sock)
 		good = receive(sock, m.body, m.len, &m);
 	}
 	if (good) {
-		record(h, "message", 0, !!m.nfd, m.h.command, m.body, m.len);
-		good = handle(h, sock, &m);
+		if (v->ops->heard)
+			v->ops->heard(v, m.h.command, m.nfd, m.body, m.len);
+		good = handle(v, sock, &m);
 	}
 	while (m.nfd)
 		close(take_fd(&m));
 	return good;
 }
 
-int serve(struct hca *h, const char *path)
+void vfio_user_init(struct vfio_user *v)
+{
+	for (int i = 0; i < VFIO_VECTORS; i++)
+		v->irq[i] = -1;
+	/* An interrupt may be given a pipe, too, or a socket, of which the other end has gone. */
+	signal(SIGPIPE, SIG_IGN);
+}
+
+void vfio_user_free(struct vfio_user *v)
+{
+	for (int i = 0; i < VFIO_VECTORS; i++)
+		irq_set(v, i, -1);
+	free(v->dma.map);
+}
+
+int vfio_user_serve(struct vfio_user *v, const char *path)
 {
 	int sock = wait_for_client(path);
 	u64 tick = 0;
@@ -293,18 +385,17 @@ int serve(struct hca *h, const char *path)
 	for (;;) {
 		struct pollfd p = { sock, POLLIN, 0 };
 
-		if (h->ticking && now() >= tick) {
-			bool commands, qps;
+		if (v->ticking && now() >= tick) {
+			bool more;
 
-			h->ticking = false;
-			commands = cmd_tick(h);
-			qps = qp_tick(h);
-			h->ticking |= commands || qps;
+			v->ticking = false;
+			more = v->ops->tick(v);
+			v->ticking |= more;
 			tick = now() + TICK;
 		}
-		if (poll(&p, 1, h->ticking ? TICK : -1) == 0)
+		if (poll(&p, 1, v->ticking ? TICK : -1) == 0)
 			continue;
-		if (!serve_message(h, sock))
+		if (!vfio_user_message(v, sock))
 			break;
 	}
 	close(sock);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a model needs to be a PCI device of QEMU: the protocol, interrupts, and the memory that the
+ * device can reach. It knows nothing of the models: they give it sizes and functions. See README.md.
+ */
+#ifndef VFIO_USER_H
+#define VFIO_USER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* ---- dma.c: what QEMU maps for the device. It is the table of an IOMMU ---- */
+
+struct dma_region {
+	u64 iova, size;
+	u8 *ptr;
+	bool write, peer;	/* peer: not RAM, but the BAR of another device */
+};
+
+struct dma {
+	struct dma_region *map;		/* sorted */
+	size_t nmap, room;
+	u64 maps;			/* so many there have been */
+};
+
+int dma_map(struct dma *d, u64 iova, u64 size, u64 offset, u32 prot, int fd);
+/* How many regions have addresses of these, and the first of them. */
+size_t dma_overlap(const struct dma *d, u64 iova, u64 last, size_t *first);
+void dma_unmap(struct dma *d, size_t first, size_t n);
+/* The region with this address, if it may be read or written. */
+const struct dma_region *dma_region(const struct dma *d, u64 iova, bool write);
+
+/* ---- vfio_user.c ---- */
+
+enum { VFIO_REGIONS = 9, VFIO_CONFIG = 7, VFIO_VECTORS = 32 };
+enum { VFIO_MSI = 1, VFIO_MSIX = 2 };
+
+struct vfio_user;
+
+struct vfio_user_ops {
+	/* An access to a region, which is inside of it. */
+	void (*read)(struct vfio_user *v, u32 region, u64 off, void *to, u32 len);
+	void (*write)(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len);
+	void (*reset)(struct vfio_user *v);
+	/* Called every 5 ms while v->ticking. True: there is more of it. */
+	bool (*tick)(struct vfio_user *v);
+	void (*say)(struct vfio_user *v, bool detail, const char *text);
+	/* These two may be absent. Memory is about to be taken away; a message has come. */
+	void (*unmap)(struct vfio_user *v, u64 iova, u64 size);
+	void (*heard)(struct vfio_user *v, u16 command, bool files, const void *body, u32 len);
+};
+
+struct vfio_user {
+	/* set by the model */
+	const struct vfio_user_ops *ops;
+	u64 size[VFIO_REGIONS];		/* of BARs 0 to 5, ROM, configuration space */
+	u32 irq_index, nvec;		/* VFIO_MSI or VFIO_MSIX */
+	bool ticking;
+
+	struct dma dma;
+	int irq[VFIO_VECTORS];
+	bool irq_pending[VFIO_VECTORS];
+	u64 interrupts;
+};
+
+void vfio_user_init(struct vfio_user *v);
+void vfio_user_free(struct vfio_user *v);
+void vfio_user_interrupt(struct vfio_user *v, u32 vec);
+void vfio_user_unmap(struct vfio_user *v, u64 iova, u64 size);
+bool vfio_user_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len);
+bool vfio_user_write(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len);
+/* One message. False: the client has gone, or says what cannot be. */
+bool vfio_user_message(struct vfio_user *v, int sock);
+/* Waits for QEMU on this socket and serves it until it goes: 0, or 2. */
+int vfio_user_serve(struct vfio_user *v, const char *path);
+u64 now(void);		/* ms */
+
+#endif

@@ -5,21 +5,18 @@ Plays QEMU and a driver that does what it must not, and looks whether the model 
 (SEED, for SECONDS): whatever it is, the model must answer and end as it should.
 """
 
-import array
-import mmap
 import os
-import random
 import re
-import socket
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 
-SIZE = 16 << 20
-VERSION, DMA_MAP, DMA_UNMAP, SET_IRQS, READ, WRITE = 1, 2, 3, 8, 9, 10
-BAR0, DOOR, CONFIG = 0, 4, 7
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vfio-user"))
+import client
+from client import CONFIG, SIZE
+
+BAR0, DOOR = 0, 4
 CMDQ, BOX, BUFFERS = 0x1000, 0x10000, 0x100000
 NOWHERE = 0x40000000
 DONE, FAILED = 2, 3
@@ -68,64 +65,12 @@ class Layouts:
         return self.opcodes[name]
 
 
-class Driver:
+class Driver(client.Client):
     def __init__(self, model, ifc, bus_master=True):
-        self.ifc, self.token, self.id = ifc, 1, 0
-        self.dir = tempfile.TemporaryDirectory()
-        path = self.dir.name + "/socket"
-        self.said = open(self.dir.name + "/stderr", "w+")
-        self.model = subprocess.Popen([model, path], stdout=subprocess.PIPE, stderr=self.said, text=True)
-        self.sock = socket.socket(socket.AF_UNIX)
-        for _ in range(500):
-            try:
-                self.sock.connect(path)
-                break
-            except OSError:
-                time.sleep(0.01)
-        self.sock.settimeout(120)
-        self.fd = os.memfd_create("ram")
-        os.ftruncate(self.fd, SIZE)
-        self.ram = mmap.mmap(self.fd, SIZE)
-        self.ask(VERSION, struct.pack("<HH", 0, 0) + b"{}\0")
-        self.dma_map(0, SIZE)
-        if bus_master:
-            self.write(CONFIG, 4, struct.pack("<H", 6))
+        super().__init__([model], bus_master)
+        self.ifc, self.token = ifc, 1
         self.write(BAR0, 0x10, struct.pack(">I", 0))
         self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
-
-    def ask(self, command, body=b"", fds=(), reply=True):
-        self.id = (self.id + 1) & 0xffff
-        message = struct.pack("<HHIII", self.id, command, 16 + len(body), 0, 0) + body
-        self.sock.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
-        if not reply:
-            return None
-        head = self.take(16)
-        number, _, size, flags, error = struct.unpack("<HHIII", head)
-        assert number == self.id, "the reply is to another message"
-        data = self.take(size - 16)
-        return (error or 1) if flags & 0x20 else data
-
-    def take(self, size):
-        data = b""
-        while len(data) < size:
-            part = self.sock.recv(size - len(data))
-            if not part:
-                raise ConnectionError("the model has gone")
-            data += part
-        return data
-
-    def dma_map(self, iova, size, offset=0, prot=3):
-        return self.ask(DMA_MAP, struct.pack("<IIQQQ", 32, prot, offset, iova, size), [self.fd])
-
-    def dma_unmap(self, iova, size):
-        return self.ask(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, iova, size))
-
-    def read(self, region, offset, size=4):
-        data = self.ask(READ, struct.pack("<QII", offset, region, size))
-        return data[16:] if isinstance(data, bytes) else data
-
-    def write(self, region, offset, data):
-        return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
 
     def boxes(self, at, data):
         """A chain of mailboxes with this data, or with room for it; its address"""
@@ -214,19 +159,9 @@ class Driver:
         self.write(DOOR, 4, struct.pack("<I", op))
         return struct.unpack("<I", self.read(DOOR, 0x14))[0]
 
-    def end(self):
-        """Exit status, counters, what it said"""
-        self.sock.close()
-        out, _ = self.model.communicate(timeout=120)
-        self.said.seek(0)
-        return self.model.returncode, {k: int(v) for k, v in (line.split() for line in out.splitlines())}, self.said.read()
-
 
 def verdict(driver, code, **counters):
-    rc, seen, err = driver.end()
-    assert rc == code, f"exit status {rc}, not {code}: {err}"
-    for key in ("iommu_faults", "bad_commands", "bad_umrs", "violations"):
-        assert seen[key] == counters.get(key, 0), f"{key}: {seen[key]}: {err}"
+    client.verdict(driver, code, ("iommu_faults", "bad_commands", "bad_umrs", "violations"), **counters)
 
 
 def case_good(new, random):
@@ -524,36 +459,8 @@ def case_nonsense(new, random):
 
 def main(model, tree, seed="1", seconds="10"):
     ifc = Layouts(tree + "/include/linux/mlx5/mlx5_ifc.h")
-    # Not 1, which is how the model ends when a driver is wrong.
-    os.environ["ASAN_OPTIONS"] = os.environ["UBSAN_OPTIONS"] = "exitcode=99"
     case_nonsense.seconds, case_nonsense.ifc = float(seconds), ifc
-    cases = {name.removeprefix("case_"): f for name, f in globals().items() if name.startswith("case_")}
-    print("KTAP version 1")
-    print(f"1..{len(cases)}")
-    print(f"# seed {seed}", flush=True)
-    bad = 0
-    for number, (name, case) in enumerate(cases.items(), 1):
-        drivers = []
-
-        def new(**options):
-            drivers.append(Driver(model, ifc, **options))
-            return drivers[-1]
-
-        try:
-            case(new, random.Random(int(seed)))
-            print(f"ok {number} {name}", flush=True)
-        except Exception as error:
-            bad = 1
-            for line in f"{type(error).__name__}: {error}".splitlines():
-                print("#", line)
-            # The last one is the one that failed.
-            for d in drivers[-1:]:
-                d.model.kill()
-                d.said.seek(0)
-                for line in d.said.read().splitlines()[-30:]:
-                    print("#", line)
-            print(f"not ok {number} {name}", flush=True)
-    return bad
+    return client.run(globals(), lambda **options: Driver(model, ifc, **options), seed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""QEMU's end of vfio-user, for tests of a model; and a loop over such tests, which prints KTAP."""
+
+import array
+import mmap
+import os
+import random
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+SIZE = 16 << 20         # of RAM, which begins at address 0
+VERSION, DMA_MAP, DMA_UNMAP, SET_IRQS, READ, WRITE = 1, 2, 3, 8, 9, 10
+CONFIG = 7
+
+
+class Client:
+    def __init__(self, model, bus_master=True):
+        self.id = 0
+        self.dir = tempfile.TemporaryDirectory()
+        path = self.dir.name + "/socket"
+        self.said = open(self.dir.name + "/stderr", "w+")
+        self.model = subprocess.Popen([*model, path], stdout=subprocess.PIPE, stderr=self.said, text=True)
+        self.sock = socket.socket(socket.AF_UNIX)
+        for _ in range(6000):
+            try:
+                self.sock.connect(path)
+                break
+            except OSError:
+                time.sleep(0.01)
+        self.sock.settimeout(120)
+        self.fd = os.memfd_create("ram")
+        os.ftruncate(self.fd, SIZE)
+        self.ram = mmap.mmap(self.fd, SIZE)
+        self.ask(VERSION, struct.pack("<HH", 0, 0) + b"{}\0")
+        self.dma_map(0, SIZE)
+        if bus_master:
+            self.write(CONFIG, 4, struct.pack("<H", 6))
+
+    def ask(self, command, body=b"", fds=(), reply=True):
+        self.id = (self.id + 1) & 0xffff
+        message = struct.pack("<HHIII", self.id, command, 16 + len(body), 0, 0) + body
+        self.sock.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+        if not reply:
+            return None
+        head = self.take(16)
+        number, _, size, flags, error = struct.unpack("<HHIII", head)
+        assert number == self.id, "the reply is to another message"
+        data = self.take(size - 16)
+        return (error or 1) if flags & 0x20 else data
+
+    def take(self, size):
+        data = b""
+        while len(data) < size:
+            part = self.sock.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the model has gone")
+            data += part
+        return data
+
+    def dma_map(self, iova, size, offset=0, prot=3):
+        return self.ask(DMA_MAP, struct.pack("<IIQQQ", 32, prot, offset, iova, size), [self.fd])
+
+    def dma_unmap(self, iova, size):
+        return self.ask(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, iova, size))
+
+    def read(self, region, offset, size=4):
+        data = self.ask(READ, struct.pack("<QII", offset, region, size))
+        return data[16:] if isinstance(data, bytes) else data
+
+    def write(self, region, offset, data):
+        return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
+
+    def end(self):
+        """Exit status, counters, what it said"""
+        self.sock.close()
+        out, _ = self.model.communicate(timeout=120)
+        self.said.seek(0)
+        return self.model.returncode, {k: int(v) for k, v in (line.split() for line in out.splitlines())}, self.said.read()
+
+
+def verdict(client, code, failures, **counters):
+    """It ends with this exit status; of these counters, those that are named have this value and the others are 0."""
+    rc, seen, err = client.end()
+    assert rc == code, f"exit status {rc}, not {code}: {err}"
+    for key in failures:
+        assert seen[key] == counters.get(key, 0), f"{key}: {seen[key]}: {err}"
+
+
+def run(cases, start, seed):
+    """Each case is called with a function that starts a client, and with a source of random numbers. Status for exit()"""
+    # Not 1, which is how a model ends when a driver is wrong.
+    os.environ["ASAN_OPTIONS"] = os.environ["UBSAN_OPTIONS"] = "exitcode=99"
+    cases = {name.removeprefix("case_"): case for name, case in cases.items() if name.startswith("case_")}
+    print("KTAP version 1")
+    print(f"1..{len(cases)}")
+    print(f"# seed {seed}", flush=True)
+    bad = 0
+    for number, (name, case) in enumerate(cases.items(), 1):
+        clients = []
+
+        def new(*args, **options):
+            clients.append(start(*args, **options))
+            return clients[-1]
+
+        try:
+            case(new, random.Random(int(seed)))
+            print(f"ok {number} {name}", flush=True)
+        except Exception as error:
+            bad = 1
+            for line in f"{type(error).__name__}: {error}".splitlines():
+                print("#", line)
+            # The last one is the one that failed.
+            for client in clients[-1:]:
+                client.model.kill()
+                client.said.seek(0)
+                for line in client.said.read().splitlines()[-30:]:
+                    print("#", line)
+            print(f"not ok {number} {name}", flush=True)
+    return bad

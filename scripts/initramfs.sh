@@ -98,7 +98,7 @@ kselftest() { # DIR
 # The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
 programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
-	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h; do
+	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/pascal/door.h; do
 		[ ! "$header" -nt "$newest" ] || newest=$header
 	done
 	# shellcheck disable=SC2046 # words
@@ -109,8 +109,9 @@ programs() { # [NAME...]
 		mkdir -p "$out/programs"
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
-				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" -o "$tmp/program" "$c" \
-				"$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
+				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" \
+				-I"$TOP/selftests/models/pascal" -idirafter "$BUILD/tree/include/uapi/drm" -idirafter "$BUILD/tree/include/uapi" \
+				-o "$tmp/program" "$c" "$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi
@@ -129,6 +130,16 @@ copy() { # FROM TO
 	fi
 }
 
+# What a program of ours writes to the folder that it is given.
+made() { # PROGRAM TO
+	local f dir
+	dir=$(mktemp -d "$tmp/made.XXXXXX")
+	"$TOP/$1" "$dir" || die "$manifest: $1 fails"
+	while read -r f; do
+		file "$2/$f" "$dir/$f" 0644
+	done < <(cd "$dir" && find . -type f -printf '%P\n')
+}
+
 while read -r what args; do
 	case $what in
 	'' | '#'*) continue ;;
@@ -141,7 +152,7 @@ while read -r what args; do
 		# shellcheck disable=SC2086 # words
 		$what $args
 		;;
-	copy) copy "${args% *}" "${args#* }" ;;
+	copy | made) $what "${args% *}" "${args#* }" ;;
 	*) die "$manifest: not known: $what" ;;
 	esac
 done <"$manifest"

@@ -24,7 +24,8 @@ A suite is a folder with
   qemu    first arguments of runs, and the oldest major version of QEMU for them
   debian  packages of the Debian root that its guests get, one a line
   manifest  what its guests contain, if not selftests/guest/manifest
-  importer  a program that is the importer of its guests, in place of edu: see vm.sh
+  importer, exporter  programs that are these devices of its guests, in place of
+        QEMU's: see vm.sh
 
 A VM run that fails is repeated once, but no more than 5 of them; the first result
 stays beside it as DIR.first. A test that passes then is a flake. It has failed,
@@ -97,7 +98,7 @@ while read -r version; do
 done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
 	[ "$kernel" != host ] || continue
 	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"
-	[ ! -x "$suites/$suite/importer" ] || echo 11
+	{ [ ! -x "$suites/$suite/importer" ] && [ ! -x "$suites/$suite/exporter" ]; } || echo 11
 	# shellcheck disable=SC2086 # words
 	run_word qemu "$suite" $args || true
 done | sort -u)

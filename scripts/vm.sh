@@ -21,7 +21,7 @@ QEMU answers and reports is in monitor.log, one JSON object a line; if a command
 refused, or not answered, the run fails. If the suite has a program "importer", each importer of the topology
 is one, in place of edu: run with a socket, on which it must be a PCI device for
 QEMU 11 (vfio-user), and the arguments of the run. What it says goes to importer0.log
-and so on; if it fails, so does the run.
+and so on; if it fails, so does the run. A program "exporter" is the same for exporters.
   -a WORDS  more words for the kernel command line
   -q        no first line and no conclusion (test.sh prints them)
 boot: an interactive shell on the serial console (kernel: normal).
@@ -47,7 +47,7 @@ EOF
 topology() {
 	local key value exporters=0 importers=0 backing=ram
 	# What another process can reach is a file.
-	[ -z "$importer" ] || backing=memfd
+	[ -z "$importer$exporter" ] || backing=memfd
 	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no qemu_least=0
 	qemu_devices=()
 	while IFS='=' read -r key value || [ -n "$key" ]; do
@@ -58,22 +58,21 @@ topology() {
 		append) append+=" $value" ;;
 		device)
 			# Without it a device in another process does not hear what the IOMMU maps.
-			[ -z "$importer" ] || [[ $value != intel-iommu* ]] || value+=,caching-mode=on
+			[ -z "$importer$exporter" ] || [[ $value != intel-iommu* ]] || value+=,caching-mode=on
 			qemu_devices+=(-device "$value")
 			;;
 		exporter)
-			qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=$bar,share=on")
-			qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
+			if [ -n "$exporter" ]; then
+				vfio_user "exporter$exporters" "$value"
+			else
+				qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=$bar,share=on")
+				qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
+			fi
 			exporters=$((exporters + 1))
 			;;
 		importer)
 			if [ -n "$importer" ]; then
-				sockets+=("$socket_dir/importer$importers")
-				# A socket can only be given in JSON, and then all must: bus=b,addr=a is "bus":"b","addr":"a".
-				value=\"${value//=/\":\"}\"
-				value=${value//,/\",\"},\"id\":\"importer$importers\"
-				value+=",\"socket\":{\"type\":\"unix\",\"path\":\"${sockets[-1]}\"}"
-				qemu_devices+=(-device "{\"driver\":\"vfio-user-pci\",$value}")
+				vfio_user "importer$importers" "$value"
 			else
 				qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=importer$importers,$value")
 			fi
@@ -90,6 +89,16 @@ topology() {
 	must_be "$1" dma_bits "$dma_bits" '[0-9]+'
 	must_be "$1" masked "$masked" 'yes|no'
 	must_be "$1" qemu "$qemu_least" '[0-9]+'
+}
+
+# vfio_user ID VALUE: adds a device that is a process of its own
+vfio_user() {
+	local value=\"${2//=/\":\"}\"
+	sockets+=("$socket_dir/$1")
+	# A socket can only be given in JSON, and then all must: bus=b,addr=a is "bus":"b","addr":"a".
+	value=${value//,/\",\"},\"id\":\"$1\"
+	value+=",\"socket\":{\"type\":\"unix\",\"path\":\"${sockets[-1]}\"}"
+	qemu_devices+=(-device "{\"driver\":\"vfio-user-pci\",$value}")
 }
 
 must_be() { # FILE KEY VALUE PATTERN
@@ -116,7 +125,7 @@ qemu_command() {
 	# Limits of single tests are made for hardware.
 	cmdline+=" HMM_P2P_SLOWDOWN=$((4 * slowdown))"
 	cmdline+=" -- $*"
-	if [ -n "$importer" ]; then
+	if [ ${#sockets[@]} -gt 0 ]; then
 		machine+=,memory-backend=ram
 		qemu_devices=(-object "memory-backend-memfd,id=ram,size=$memory,share=on" "${qemu_devices[@]}")
 	fi
@@ -194,16 +203,16 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	[[ $2 != */* ]] || file=$2
 	{ [ -f "$file" ] && [ "$topology_name" != README ]; } ||
 		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"
-	importer=$TOP/selftests/suites/$suite/importer
-	if [ -x "$importer" ]; then
+	importer=$TOP/selftests/suites/$suite/importer exporter=$TOP/selftests/suites/$suite/exporter
+	[ -x "$importer" ] || importer=''
+	[ -x "$exporter" ] || exporter=''
+	if [ -n "$importer$exporter" ]; then
 		# Short: the path of a socket has 107 characters at most.
 		socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
 		trap 'rm -rf "$socket_dir"' EXIT
-	else
-		importer=''
 	fi
 	topology "$file"
-	[ -z "$importer" ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
+	[ ${#sockets[@]} -eq 0 ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
 	! least=$(run_word qemu "$suite" "${@:4}") || [ "$qemu_least" -ge "$least" ] || qemu_least=$least
 	icount=''
 	! shift=$(run_word icount "$suite" "${@:4}") || icount=${shift:-3}
@@ -335,13 +344,15 @@ ask_monitor() {
 # Its devices first. They end when it does.
 devices=()
 for socket in "${sockets[@]}"; do
-	setpriv --pdeathsig KILL "$importer" "$socket" "${@:2}" >"$part/${socket##*/}.log" 2>&1 </dev/null &
+	program=$importer
+	[[ $socket != */exporter* ]] || program=$exporter
+	setpriv --pdeathsig KILL "$program" "$socket" "${@:2}" >"$part/${socket##*/}.log" 2>&1 </dev/null &
 	devices+=($!)
 	for ((i = 0; i < 600; i++)); do
 		[ ! -S "$socket" ] || break
 		sleep 0.1
 	done
-	[ -S "$socket" ] || die "$importer has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
+	[ -S "$socket" ] || die "$program has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
 done
 
 # QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
@@ -413,7 +424,8 @@ for i in "${!devices[@]}"; do
 	kill -KILL "${devices[i]}" 2>/dev/null || true
 	rc=0
 	wait "${devices[i]}" || rc=$?
-	[ $rc -eq 0 ] || device_why="importer$i ended with $rc: $(grep -m 1 -E 'VIOLATION|IOMMU fault|status' "$part/importer$i.log" || tail -n 1 "$part/importer$i.log")"
+	name=${sockets[i]##*/}
+	[ $rc -eq 0 ] || device_why="$name ended with $rc: $(grep -m 1 -E 'VIOLATION|IOMMU fault|status|unknown' "$part/$name.log" || tail -n 1 "$part/$name.log")"
 done
 
 guest_status=''

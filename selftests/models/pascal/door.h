@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The back door, BAR 5, for the model and for programs in the guest. It has DOOR_CLIENTS clients of
+ * DOOR_SIZE bytes: a page of registers (little endian, 32 bits each) and a buffer.
+ */
+#ifndef PASCAL_DOOR_H
+#define PASCAL_DOOR_H
+
+#define DOOR_CLIENTS 8
+#define DOOR_SIZE 65536
+
+enum {
+	/* Of each client: the channel in whose address space it is, what to do, to what. */
+	DOOR_CHID = 0x00,
+	DOOR_OP = 0x04,		/* enum door_op; writing it starts it */
+	DOOR_VA = 0x08,		/* 64 bits */
+	DOOR_LEN = 0x10,
+	DOOR_STATUS = 0x14,	/* enum door_status */
+	DOOR_FLAGS = 0x18,	/* answer of DOOR_WALK */
+	DOOR_ADDR = 0x20,	/* the same, 64 bits */
+	/* Knobs, in the page of the first client. */
+	DOOR_HOLD = 0x100,	/* copies wait */
+	DOOR_RELEASE = 0x104,	/* so many of them go on */
+	DOOR_DELAY = 0x108,	/* channels begin so many ms late */
+	DOOR_SLOW = 0x10c,	/* an invalidation takes so many ms */
+	DOOR_LATE = 0x110,	/* the valid bit of a fault comes so many ms later */
+	DOOR_TWICE = 0x114,	/* each fault comes twice */
+	DOOR_FAIL = 0x118,	/* the copy so many from now fails: 1 is the next one */
+	DOOR_POSTED = 0x11c,	/* what lets writes to BAR 1 arrive: enum posted */
+	DOOR_CHECK = 0x120,	/* written: the driver is idle; nothing stale may be in a TLB */
+	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
+	DOOR_COUNTERS = 0x800,	/* 64 bits each, in the order of DOOR_STATS and DOOR_FAILURES */
+	DOOR_DATA = 0x1000,
+};
+
+enum door_op {
+	DOOR_LOAD = 1,
+	DOOR_STORE,
+	DOOR_ADD,		/* to 32 bits; the buffer then has what was there */
+	DOOR_PREFETCH,
+	DOOR_WALK,		/* what the page tables say of VA, with no look at a TLB */
+	DOOR_VRAM,		/* reads VRAM at VA, with no page table */
+};
+
+enum door_status { DOOR_IDLE, DOOR_BUSY, DOOR_DONE, DOOR_FAILED };
+
+enum {
+	DOOR_VALID = 1 << 0, DOOR_SPARSE = 1 << 1, DOOR_READ_ONLY = 1 << 2, DOOR_NO_ATOMIC = 1 << 3,
+	DOOR_SYSTEM = 1 << 5,	/* else it is VRAM */
+	DOOR_SHIFT = 8,		/* from this bit on: of the page */
+};
+
+#define DOOR_STATS(X) \
+	X(register_reads) X(register_writes) X(bar1_reads) X(bar1_writes) X(bar1_queued) \
+	X(bar2_accesses) X(interrupts) X(pushes) X(copies) X(copied_bytes) X(invalidations) \
+	X(replays) X(cancels) X(faults) X(faults_lost) X(fatal_faults) X(sparse) X(tlb_evicted) \
+	X(stale_uses) X(dma_maps) X(dma_regions)
+/* These must be 0 in the end. */
+#define DOOR_FAILURES(X) \
+	X(unknown_registers) X(unknown_methods) X(bar_faults) X(iommu_faults) X(violations)
+
+#endif

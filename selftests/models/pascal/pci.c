@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Configuration space, BARs, and what QEMU asks for.
+ *
+ * Source: the ids and the class are those of a Tesla P100 PCIe 16GB (10de:15f8), as pci.ids has
+ * them. Inferred from nouveau: configuration space is seen at 0x088000, any write to 0x088704
+ * re-arms the MSI (nvkm/subdev/pci/gp100.c).
+ */
+#include "pascal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MIRROR = 0x88000, REARM = 0x88704 };
+
+#define BUS_MASTER 4
+
+static void put(struct gpu *g, u32 at, u32 len, u64 val)
+{
+	for (u32 i = 0; i < len; i++)
+		g->config[at + i] = val >> (8 * i);
+}
+
+static void config_init(struct gpu *g)
+{
+	put(g, 0x00, 2, 0x10de);
+	put(g, 0x02, 2, 0x15f8);
+	put(g, 0x06, 2, 0x10);		/* has capabilities */
+	put(g, 0x08, 1, 0xa1);
+	put(g, 0x09, 3, 0x030200);	/* 3D controller */
+	put(g, 0x10, 4, 0x0);		/* BAR 0: 32 bit */
+	put(g, 0x14, 4, 0xc);		/* BAR 1: 64 bit, prefetchable */
+	put(g, 0x1c, 4, 0xc);		/* BAR 3: NVIDIA's BAR2 */
+	put(g, 0x24, 4, 0x0);		/* BAR 5: back door */
+	put(g, 0x2c, 2, 0x10de);
+	put(g, 0x2e, 2, 0x118f);
+	put(g, 0x34, 1, 0x68);
+	put(g, 0x3d, 1, 1);
+	put(g, 0x68, 2, 0x7805);	/* MSI, next: 0x78 */
+	put(g, 0x6a, 2, 0x0080);	/* 64-bit addresses, one vector */
+	put(g, 0x78, 2, 0x0010);	/* PCI Express */
+	put(g, 0x7a, 2, 0x0002);	/* version 2, endpoint */
+	put(g, 0x7c, 4, 0x00008fc1);	/* 256 bytes */
+	put(g, 0x84, 4, 0x00000103);	/* 8 GT/s, x16 */
+	put(g, 0x8a, 2, 0x0103);
+}
+
+bool pci_read(struct gpu *g, u32 at, u32 *val)
+{
+	if (at == REARM) {
+		*val = 0;
+		return true;
+	}
+	if (at - MIRROR >= 0x100)
+		return false;
+	memcpy(val, g->config + (at - MIRROR), 4);
+	return true;
+}
+
+bool pci_write(struct gpu *g, u32 at, u32 val)
+{
+	if (at == REARM) {
+		g->msi_armed = true;
+		interrupt(g);
+		return true;
+	}
+	/* The ROM shadow bit means nothing here. */
+	return at == MIRROR + 0x50;
+}
+
+/* As after power on, but for what PCI has. */
+static void restart(struct gpu *g)
+{
+	memset(g->regs, 0, BAR0_SIZE);
+	memset(g->intr_enabled, 0, sizeof(g->intr_enabled));
+	g->msi_armed = true;
+	g->nposted = 0;
+	plain_reset(g);
+	mmu_reset(g);
+	fault_reset(g);
+	fifo_reset(g);
+	door_reset(g);
+}
+
+/* ---- what vfio_user.c asks for ---- */
+
+static void bar0_bytes(struct gpu *g, u64 off, u8 *bytes, u32 len, bool write)
+{
+	for (u32 i = 0, n; i < len; i += n) {
+		u32 at = (off + i) & ~3U, skip = (off + i) & 3, val = 0;
+
+		n = min(len - i, 4 - skip);
+		if (!write || n < 4)
+			val = bar0_read(g, at);
+		if (write) {
+			memcpy((u8 *)&val + skip, bytes + i, n);
+			bar0_write(g, at, val);
+		} else {
+			memcpy(bytes + i, (u8 *)&val + skip, n);
+		}
+	}
+}
+
+static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+
+	if (g->gone && region != REGION_DOOR) {
+		memset(to, 0xff, len);
+		return;
+	}
+	switch (region) {
+	case REGION_BAR0:
+		bar0_bytes(g, off, to, len, false);
+		break;
+	case REGION_BAR1:
+		g->stats.bar1_reads++;
+		bar_access(g, 1, off, to, len, false);
+		break;
+	case REGION_BAR2:
+		g->stats.bar2_accesses++;
+		bar_access(g, 2, off, to, len, false);
+		break;
+	case REGION_DOOR:
+		door_read(g, off, to, len);
+		break;
+	case VFIO_CONFIG:
+		memcpy(to, g->config + off, len);
+		break;
+	default:
+		memset(to, 0, len);
+	}
+}
+
+static void region_write(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+	u8 bytes[4096];
+
+	if (g->gone && region != VFIO_CONFIG)
+		return;
+	memcpy(bytes, from, len);
+	switch (region) {
+	case REGION_BAR0:
+		bar0_bytes(g, off, bytes, len, true);
+		break;
+	case REGION_BAR1:
+		g->stats.bar1_writes++;
+		bar_access(g, 1, off, bytes, len, true);
+		break;
+	case REGION_BAR2:
+		g->stats.bar2_accesses++;
+		bar_access(g, 2, off, bytes, len, true);
+		break;
+	case REGION_DOOR:
+		door_write(g, off, bytes, len);
+		break;
+	case VFIO_CONFIG:
+		/* QEMU has the BARs and the MSI; of the rest only the command register matters. */
+		if (off > 4 || off + len <= 4)
+			break;
+		if (g->gone && bytes[4 - off] & ~g->config[4] & BUS_MASTER)
+			restart(g);
+		g->config[4] = bytes[4 - off];
+		break;
+	}
+}
+
+static void reset(struct vfio_user *v)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+
+	debug(g, "reset");
+	restart(g);
+	g->config[4] = 0;
+}
+
+static bool tick(struct vfio_user *v)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+	bool timer = timer_tick(g), mmu = mmu_tick(g), fault = fault_tick(g), fifo = fifo_tick(g);
+
+	return timer || mmu || fault || fifo;
+}
+
+static void say(struct vfio_user *v, bool detail, const char *text)
+{
+	(detail ? debug : note)(container_of(v, struct gpu, dev), "%s", text);
+}
+
+static void unmap(struct vfio_user *v, u64 iova, u64 size)
+{
+	mmu_unmapped(container_of(v, struct gpu, dev), iova, size);
+}
+
+static const struct vfio_user_ops ops = {
+	.read = region_read,
+	.write = region_write,
+	.reset = reset,
+	.tick = tick,
+	.say = say,
+	.unmap = unmap,
+};
+
+const struct stats *stats(struct gpu *g)
+{
+	g->stats.interrupts = g->dev.interrupts;
+	g->stats.dma_maps = g->dev.dma.maps;
+	g->stats.dma_regions = g->dev.dma.nmap;
+	return &g->stats;
+}
+
+/* VRAM costs what is written to it. */
+static void *sparse_memory(u64 size)
+{
+	int fd = memfd_create("vram", MFD_CLOEXEC);
+	void *p = MAP_FAILED;
+
+	if (fd < 0)
+		return p;
+	if (!ftruncate(fd, size))
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	close(fd);
+	return p;
+}
+
+int gpu_init(struct gpu *g, const struct options *o)
+{
+	memset(g, 0, sizeof(*g));
+	g->opt = *o;
+	g->dev = (struct vfio_user){
+		.ops = &ops,
+		.size = { [REGION_BAR0] = BAR0_SIZE,
+			  [REGION_BAR1] = o->bar1,
+			  [REGION_BAR2] = BAR2_SIZE,
+			  [REGION_DOOR] = DOOR_CLIENTS * DOOR_SIZE,
+			  [VFIO_CONFIG] = sizeof(g->config) },
+		.irq_index = VFIO_MSI,
+		.nvec = 1,
+	};
+	vfio_user_init(&g->dev);
+	g->vram = sparse_memory(o->vram);
+	g->regs = calloc(1, BAR0_SIZE);
+	g->seen = calloc(1, BAR0_SIZE / 4);
+	g->tlb = calloc(TLB_SIZE, sizeof(*g->tlb));
+	if (g->vram == MAP_FAILED || !g->regs || !g->seen || !g->tlb)
+		return -1;
+	config_init(g);
+	bios_init(g);
+	restart(g);
+	return 0;
+}
+
+void gpu_free(struct gpu *g)
+{
+	vfio_user_free(&g->dev);
+	munmap(g->vram, g->opt.vram);
+	free(g->regs);
+	free(g->seen);
+	free(g->tlb);
+}

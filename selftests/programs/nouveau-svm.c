@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * nouveau's shared virtual memory on the model of a GP100 (selftests/models/pascal): memory of this
+ * process moves to VRAM and back; the model's back door loads and stores at the same addresses as a
+ * shader would, and says where the GPU's page tables lead and what VRAM holds.
+ */
+#define _GNU_SOURCE
+#define __user
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "door.h"
+#include "nouveau_drm.h"
+
+#include "kselftest_harness.h"
+
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define NPAGES		32
+
+/* The kernel's own buffers are there. GPFIFO entries have 40 bits for an address. */
+#define HOLE		((void *)(64UL << 30))
+#define HOLE_SIZE	(4UL << 30)
+
+struct stats {
+#define X(name) uint64_t name;
+	DOOR_STATS(X) DOOR_FAILURES(X)
+#undef X
+};
+
+FIXTURE(svm)
+{
+	int drm;
+	volatile uint8_t *door;
+	unsigned int channel;
+	char *mem;		/* NPAGES, in small pages */
+};
+
+/* ---- the back door ---- */
+
+static void put(volatile uint8_t *door, unsigned int at, uint32_t val)
+{
+	*(volatile uint32_t *)(door + at) = val;
+}
+
+static uint32_t get(volatile uint8_t *door, unsigned int at)
+{
+	return *(volatile uint32_t *)(door + at);
+}
+
+static struct stats stats(volatile uint8_t *door)
+{
+	union {
+		struct stats s;
+		uint32_t word[sizeof(struct stats) / 4];
+	} u;
+
+	for (size_t i = 0; i < sizeof(u) / 4; i++)
+		u.word[i] = get(door, DOOR_COUNTERS + 4 * i);
+	return u.s;
+}
+
+static void pause_ms(unsigned int ms)
+{
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
+}
+
+static void begin(FIXTURE_DATA(svm) *self, enum door_op op, const void *va, size_t len)
+{
+	put(self->door, DOOR_CHID, self->channel);
+	put(self->door, DOOR_VA, (uintptr_t)va);
+	put(self->door, DOOR_VA + 4, (uintptr_t)va >> 32);
+	put(self->door, DOOR_LEN, len);
+	put(self->door, DOOR_OP, op);
+}
+
+static enum door_status finish(FIXTURE_DATA(svm) *self)
+{
+	enum door_status is;
+
+	for (int i = 0; i < 3000; i++) {
+		is = get(self->door, DOOR_STATUS);
+		if (is != DOOR_BUSY)
+			return is;
+		pause_ms(10);
+	}
+	return is;
+}
+
+static enum door_status gpu(FIXTURE_DATA(svm) *self, enum door_op op, const void *va, size_t len)
+{
+	begin(self, op, va, len);
+	return finish(self);
+}
+
+static uint32_t door_word(FIXTURE_DATA(svm) *self, size_t i)
+{
+	return get(self->door, DOOR_DATA + 4 * i);
+}
+
+/* ---- memory ---- */
+
+static uint32_t pattern(size_t i, unsigned int seed)
+{
+	return (i + 1) * 2654435761U + seed * 40503;
+}
+
+static void fill(void *to, size_t size, unsigned int seed)
+{
+	for (size_t i = 0; i < size / 4; i++)
+		((uint32_t *)to)[i] = pattern(i, seed);
+}
+
+static size_t wrong(const void *mem, size_t size, unsigned int seed)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < size / 4; i++)
+		n += ((const uint32_t *)mem)[i] != pattern(i, seed);
+	return n;
+}
+
+/* A swap entry that is in no swap: device-private. */
+static bool in_vram(const void *page)
+{
+	uint64_t e = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	ssize_t n = pread(fd, &e, sizeof(e), (uintptr_t)page / PAGE * sizeof(e));
+
+	close(fd);
+	return n == sizeof(e) && e >> 62 == 1;
+}
+
+static size_t pages_in_vram(const char *mem, size_t n)
+{
+	size_t there = 0;
+
+	for (size_t i = 0; i < n; i++)
+		there += in_vram(mem + i * PAGE);
+	return there;
+}
+
+static int to_vram(int drm, void *mem, size_t size)
+{
+	struct drm_nouveau_svm_bind b = {
+		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
+			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM << NOUVEAU_SVM_BIND_TARGET_SHIFT,
+		.va_start = (uintptr_t)mem,
+		.va_end = (uintptr_t)mem + size,
+		.npages = size / PAGE,
+	};
+
+	return ioctl(drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
+}
+
+static char *map(size_t size, int advice)
+{
+	char *p = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return p;
+	p = (char *)(((uintptr_t)p + HUGE - 1) & ~(HUGE - 1));
+	madvise(p, size, advice);
+	return p;
+}
+
+/* Where the page tables of the GPU lead. */
+static uint32_t walk(FIXTURE_DATA(svm) *self, const void *va, uint64_t *addr)
+{
+	if (gpu(self, DOOR_WALK, va, 0) != DOOR_DONE)
+		return ~0U;
+	*addr = get(self->door, DOOR_ADDR) | (uint64_t)get(self->door, DOOR_ADDR + 4) << 32;
+	return get(self->door, DOOR_FLAGS);
+}
+
+FIXTURE_SETUP(svm)
+{
+	struct drm_nouveau_channel_alloc c = { .fb_ctxdma_handle = ~0U,
+					       .tt_ctxdma_handle = NOUVEAU_FIFO_ENGINE_CE };
+	struct drm_nouveau_svm_init i = { (uintptr_t)HOLE, HOLE_SIZE };
+	glob_t found;
+	int fd;
+
+	self->drm = open("/dev/dri/renderD128", O_RDWR);
+	ASSERT_GE(self->drm, 0);
+	ASSERT_EQ(glob("/sys/bus/pci/drivers/nouveau/0*/resource5", 0, NULL, &found), 0);
+	fd = open(found.gl_pathv[0], O_RDWR | O_SYNC);
+	globfree(&found);
+	ASSERT_GE(fd, 0);
+	self->door = mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(self->door, MAP_FAILED);
+	close(fd);
+	ASSERT_EQ(mmap(HOLE, HOLE_SIZE, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0),
+		  HOLE);
+	ASSERT_EQ(ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i), 0);
+	ASSERT_EQ(ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c), 0);
+	self->channel = c.channel;
+	self->mem = map(NPAGES * PAGE, MADV_NOHUGEPAGE);
+	ASSERT_NE(self->mem, MAP_FAILED);
+	fill(self->mem, NPAGES * PAGE, 1);
+}
+
+FIXTURE_TEARDOWN(svm)
+{
+	struct stats s;
+
+	/* The driver is idle: what it has taken from the page tables, no TLB may still have. */
+	put(self->door, DOOR_CHECK, 1);
+	s = stats(self->door);
+	EXPECT_EQ(s.violations, 0);
+	EXPECT_EQ(s.unknown_registers, 0);
+	EXPECT_EQ(s.unknown_methods, 0);
+	EXPECT_EQ(s.bar_faults, 0);
+	EXPECT_EQ(s.iommu_faults, 0);
+	close(self->drm);
+}
+
+/* It moves to VRAM by the copy engine, and comes back when the CPU touches it. */
+TEST_F(svm, there_and_back)
+{
+	struct stats before = stats(self->door), after;
+
+	ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
+	after = stats(self->door);
+	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), NPAGES);
+	EXPECT_GE(after.copied_bytes - before.copied_bytes, NPAGES * PAGE);
+	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), 0);
+}
+
+/* The page tables of the GPU lead to VRAM, and what the process had is there. */
+TEST_F(svm, what_vram_holds)
+{
+	uint64_t addr;
+
+	ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
+	for (int i = 0; i < NPAGES; i += 7) {
+		uint32_t flags = walk(self, self->mem + i * PAGE, &addr), bad = 0;
+
+		ASSERT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM | DOOR_READ_ONLY), DOOR_VALID);
+		ASSERT_EQ(gpu(self, DOOR_VRAM, (void *)addr, PAGE), DOOR_DONE);
+		for (size_t k = 0; k < PAGE / 4; k++)
+			bad += door_word(self, k) != pattern(i * PAGE / 4 + k, 1);
+		EXPECT_EQ(bad, 0);
+	}
+	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), NPAGES);
+}
+
+/* A load of the GPU from memory that it has never seen: it faults, and is replayed. */
+TEST_F(svm, load)
+{
+	struct stats before = stats(self->door), after;
+	uint64_t addr;
+	uint32_t bad = 0;
+
+	ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem + 100, 3 * PAGE), DOOR_DONE);
+	for (size_t k = 0; k < 3 * PAGE / 4; k++)
+		bad += door_word(self, k) != pattern(25 + k, 1);
+	EXPECT_EQ(bad, 0);
+	after = stats(self->door);
+	EXPECT_GE(after.faults - before.faults, 4);
+	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), 0);
+	EXPECT_EQ(walk(self, self->mem, &addr) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID | DOOR_SYSTEM);
+}
+
+/* A store of the GPU, to RAM and to VRAM: the CPU sees it, and nothing else is changed. */
+TEST_F(svm, store)
+{
+	for (int vram = 0; vram < 2; vram++) {
+		char *page = self->mem + (5 + vram) * PAGE;
+
+		if (vram)
+			ASSERT_EQ(to_vram(self->drm, page, PAGE), 0);
+		for (int k = 0; k < 16; k++)
+			put(self->door, DOOR_DATA + 4 * k, pattern(k, 2 + vram));
+		ASSERT_EQ(gpu(self, DOOR_STORE, page + 64, 64), DOOR_DONE);
+		EXPECT_EQ(in_vram(page), vram);
+		EXPECT_EQ(wrong(page + 64, 64, 2 + vram), 0);
+		fill(page, PAGE, 7);
+	}
+	EXPECT_EQ(wrong(self->mem, 5 * PAGE, 1), 0);
+}
+
+/* The CPU and the GPU add to the same word, in turn: none of it is lost. */
+TEST_F(svm, atomic)
+{
+	uint32_t *word = (uint32_t *)self->mem;
+
+	*word = 0;
+	for (uint32_t i = 0; i < 20; i++) {
+		put(self->door, DOOR_DATA, 3);
+		ASSERT_EQ(gpu(self, DOOR_ADD, word, 4), DOOR_DONE);
+		EXPECT_EQ(door_word(self, 0), 4 * i);
+		EXPECT_EQ(__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST), 4 * i + 3);
+	}
+}
+
+/* What the process takes away, the GPU cannot reach any more. */
+TEST_F(svm, taken_away)
+{
+	uint64_t addr;
+
+	for (int vram = 0; vram < 2; vram++) {
+		fill(self->mem, NPAGES * PAGE, 1);
+		if (vram)
+			ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
+		ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem, 4 * PAGE), DOOR_DONE);
+		ASSERT_EQ(madvise(self->mem, 2 * PAGE, MADV_DONTNEED), 0);
+		EXPECT_EQ(walk(self, self->mem, &addr) & DOOR_VALID, 0);
+		EXPECT_EQ(walk(self, self->mem + 3 * PAGE, &addr) & DOOR_VALID, DOOR_VALID);
+		ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem, 4), DOOR_DONE);
+		EXPECT_EQ(door_word(self, 0), 0);
+	}
+}
+
+/* A huge page is one PTE, and one copy each way. */
+TEST_F(svm, huge)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+	uint64_t addr;
+	uint32_t flags;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, HUGE, 3);
+	ASSERT_EQ(to_vram(self->drm, mem, HUGE), 0);
+	flags = walk(self, mem + 5 * PAGE, &addr);
+	EXPECT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
+	EXPECT_EQ(flags >> DOOR_SHIFT, 21);
+	EXPECT_EQ(pages_in_vram(mem, 512), 512);
+	EXPECT_EQ(wrong(mem, HUGE, 3), 0);
+}
+
+/* A store to what the process may only read cannot be handled: it is cancelled, and the channel dies. */
+TEST_F(svm, cancel)
+{
+	struct stats before = stats(self->door), after;
+
+	ASSERT_EQ(mprotect(self->mem, PAGE, PROT_READ), 0);
+	EXPECT_EQ(gpu(self, DOOR_STORE, self->mem, 4), DOOR_FAILED);
+	after = stats(self->door);
+	EXPECT_EQ(after.cancels - before.cancels, 1);
+	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
+}
+
+struct mover {
+	int drm, ret;
+	char *mem;
+};
+
+static void *move(void *arg)
+{
+	struct mover *m = arg;
+
+	m->ret = to_vram(m->drm, m->mem, NPAGES * PAGE);
+	return NULL;
+}
+
+/* While its copy is held, memory is in neither place: the CPU waits, and then finds all of it. */
+TEST_F(svm, held_copy)
+{
+	struct mover m = { self->drm, -1, self->mem };
+	pthread_t thread;
+
+	put(self->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	pause_ms(500);
+	EXPECT_EQ(m.ret, -1);
+	put(self->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, NULL), 0);
+	EXPECT_EQ(m.ret, 0);
+	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
+}
+
+TEST_HARNESS_MAIN

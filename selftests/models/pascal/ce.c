@@ -148,7 +148,7 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 		(u64)(r[OFFSET_OUT / 4] & 0x1ffff) << 32 | r[OFFSET_OUT / 4 + 1], l & BIT(13),
 		target[r[DST_PHYS / 4] & 3], WRITE
 	};
-	u64 len = r[LINE_LENGTH / 4], lines = l & BIT(9) ? r[LINE_COUNT / 4] : 1;
+	u64 len = r[LINE_LENGTH / 4], lines = l & BIT(9) ? r[LINE_COUNT / 4] : 1, size;
 	struct mmu_fault f;
 	enum access how;
 
@@ -171,10 +171,13 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 		f.reason = FAULT_PTE;
 		return ce_fault(g, chid, &f, READ);
 	}
-	if (lines && len > MAX_COPY / 16 / lines) {
+	/* An element of a remapped line has 16 bytes at most. A short line takes its time, too. */
+	size = max(len * (l & BIT(10) ? 16 : 1), 256);
+	if (lines > MAX_COPY / size) {
 		violation(g, "copy of %lu lines of %lu", lines, len);
 		return finished(g, chid, l);
 	}
+	g->turn -= min(g->turn, lines * size >> 10);
 	for (u64 y = 0; y < lines; y++)
 		if (!(l & BIT(10) ? remap : plain)(g, chid, &in, &out, y * r[PITCH_IN / 4],
 						   y * r[PITCH_OUT / 4], len, &f, &how))

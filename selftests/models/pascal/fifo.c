@@ -145,7 +145,7 @@ static enum step method(struct gpu *g, u32 chid, u32 subc, u32 method, u32 val)
 enum { OP_INC = 1, OP_NON_INC = 3, OP_IMMEDIATE = 4, OP_ONE_INC = 5 };
 
 /* What is left of the segment. */
-static enum step segment(struct gpu *g, u32 chid, u32 *turn)
+static enum step segment(struct gpu *g, u32 chid)
 {
 	struct chan *c = &g->chan[chid];
 	u64 pdb = chan_pdb(g, chid);
@@ -155,8 +155,9 @@ static enum step segment(struct gpu *g, u32 chid, u32 *turn)
 		enum step s;
 		u32 w;
 
-		if (!(*turn)--)
+		if (!g->turn)
 			return WAIT;
+		g->turn--;
 		if (!mmu_copy(g, pdb, false, c->at, &w, 4, READ, &f))
 			return host_fault(g, chid, &f, READ);
 		if (c->left) {
@@ -190,7 +191,7 @@ static enum step run(struct gpu *g, u32 chid)
 {
 	struct chan *c = &g->chan[chid];
 	u64 inst = chan_inst(g, chid), userd, gpfifo, e;
-	u32 get, put, limit, turn = TURN;
+	u32 get, put, limit;
 	struct mmu_fault f;
 	enum step s;
 
@@ -201,6 +202,7 @@ static enum step run(struct gpu *g, u32 chid)
 	gpfifo = vram_read64(g, inst + INST_GPFIFO);
 	limit = BIT(gpfifo >> 48 & 31) - 1;
 	gpfifo &= 0xffffffffffffULL;
+	g->turn = TURN;
 	for (;;) {
 		get = vram_read(g, userd + GP_GET);
 		put = vram_read(g, userd + GP_PUT);
@@ -210,7 +212,7 @@ static enum step run(struct gpu *g, u32 chid)
 			c->due = now() + g->delay_ms;
 		if (now() < c->due)
 			return WAIT;
-		s = segment(g, chid, &turn);
+		s = segment(g, chid);
 		if (s != DONE)
 			return s;
 		c->due = 0;

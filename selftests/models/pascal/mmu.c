@@ -81,6 +81,8 @@ void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x)
 	u64 at = pdb & ~0xfffULL, e, small, big = 0;
 
 	*x = (struct xlat){ .where = VRAM };
+	if (va >> 49)
+		return miss(x, FAULT_VA_LIMIT, false);
 	for (int i = 0; i < 3; i++) {
 		e = entry(g, where, at + (va >> shift[i] & (i ? 511 : 3)) * 8);
 		if (!(e & APERTURE))

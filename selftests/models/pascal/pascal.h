@@ -81,7 +81,7 @@ void bios_init(struct gpu *g);
 
 enum access { READ, WRITE, ATOMIC, PREFETCH };	/* as in a fault */
 enum reason {
-	FAULT_PDE = 0, FAULT_PTE = 2, FAULT_UNBOUND = 4, FAULT_READ_ONLY = 6, FAULT_APERTURE = 10,
+	FAULT_PDE = 0, FAULT_PTE = 2, FAULT_VA_LIMIT = 3, FAULT_READ_ONLY = 6, FAULT_APERTURE = 10,
 	FAULT_REGION = 13, FAULT_ATOMIC = 15,
 };
 
@@ -163,11 +163,11 @@ void fifo_reset(struct gpu *g);
 
 /*
  * A guest can ask for more than can be done in its lifetime. A channel has so many steps (words of
- * its push buffers) until it goes on later, and a copy has a limit.
+ * its push buffers, KiB that it copies) until it goes on later, and a copy has a limit in bytes.
  */
 #ifndef TURN
 #define TURN (1U << 20)
-#define MAX_COPY (8ULL << 30)
+#define MAX_COPY (4ULL << 30)
 #endif
 
 /* ---- ce.c ---- */
@@ -230,7 +230,7 @@ struct gpu {
 
 	u32 intr_enabled[2];
 	bool msi_armed;
-	s64 time_base;
+	u64 time_base;
 
 	struct tlb *tlb;
 	struct { u64 pdb; u32 gen[2]; } pdb[PDBS];
@@ -246,6 +246,7 @@ struct gpu {
 
 	struct chan chan[CHANNELS];
 	u32 fifo_intr, runlists_done, faulted_units;
+	u32 turn;		/* steps that the channel in work has left */
 
 	struct client client[DOOR_CLIENTS];
 	u64 faults_seen;

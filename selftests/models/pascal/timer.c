@@ -11,12 +11,12 @@
 
 enum { INTR = 0x9100, INTR_EN = 0x9140, TIME_LOW = 0x9400, TIME_HIGH = 0x9410, ALARM = 0x9420 };
 
-static s64 clock_ns(void)
+static u64 clock_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
 u64 timer_ns(struct gpu *g)
@@ -62,7 +62,7 @@ bool timer_write(struct gpu *g, u32 at, u32 val)
 {
 	switch (at) {
 	case TIME_LOW:
-		g->time_base = (s64)((u64)g->regs[TIME_HIGH / 4] << 32 | val) - clock_ns();
+		g->time_base = ((u64)g->regs[TIME_HIGH / 4] << 32 | val) - clock_ns();
 		break;
 	case TIME_HIGH:
 		g->regs[at / 4] = val;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "door.h"
+#include "edu_hmm_uapi.h"
 #include "nouveau_drm.h"
 
 #include "kselftest_harness.h"
@@ -35,8 +36,7 @@ struct stats {
 #undef X
 };
 
-FIXTURE(svm)
-{
+struct gpu {
 	int drm;
 	volatile uint8_t *door;
 	unsigned int channel;
@@ -72,7 +72,7 @@ static void pause_ms(unsigned int ms)
 	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
-static void begin(FIXTURE_DATA(svm) *self, enum door_op op, const void *va, size_t len)
+static void begin(struct gpu *self, enum door_op op, const void *va, size_t len)
 {
 	put(self->door, DOOR_CHID, self->channel);
 	put(self->door, DOOR_VA, (uintptr_t)va);
@@ -81,7 +81,7 @@ static void begin(FIXTURE_DATA(svm) *self, enum door_op op, const void *va, size
 	put(self->door, DOOR_OP, op);
 }
 
-static enum door_status finish(FIXTURE_DATA(svm) *self)
+static enum door_status finish(struct gpu *self)
 {
 	enum door_status is;
 
@@ -94,13 +94,13 @@ static enum door_status finish(FIXTURE_DATA(svm) *self)
 	return is;
 }
 
-static enum door_status gpu(FIXTURE_DATA(svm) *self, enum door_op op, const void *va, size_t len)
+static enum door_status gpu(struct gpu *self, enum door_op op, const void *va, size_t len)
 {
 	begin(self, op, va, len);
 	return finish(self);
 }
 
-static uint32_t door_word(FIXTURE_DATA(svm) *self, size_t i)
+static uint32_t door_word(struct gpu *self, size_t i)
 {
 	return get(self->door, DOOR_DATA + 4 * i);
 }
@@ -172,7 +172,7 @@ static char *map(size_t size, int advice)
 }
 
 /* Where the page tables of the GPU lead. */
-static uint32_t walk(FIXTURE_DATA(svm) *self, const void *va, uint64_t *addr)
+static uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
 {
 	if (gpu(self, DOOR_WALK, va, 0) != DOOR_DONE)
 		return ~0U;
@@ -180,7 +180,7 @@ static uint32_t walk(FIXTURE_DATA(svm) *self, const void *va, uint64_t *addr)
 	return get(self->door, DOOR_FLAGS);
 }
 
-FIXTURE_SETUP(svm)
+static bool open_gpu(struct gpu *self)
 {
 	struct drm_nouveau_channel_alloc c = { .fb_ctxdma_handle = ~0U,
 					       .tt_ctxdma_handle = NOUVEAU_FIFO_ENGINE_CE };
@@ -189,26 +189,27 @@ FIXTURE_SETUP(svm)
 	int fd;
 
 	self->drm = open("/dev/dri/renderD128", O_RDWR);
-	ASSERT_GE(self->drm, 0);
-	ASSERT_EQ(glob("/sys/bus/pci/drivers/nouveau/0*/resource5", 0, NULL, &found), 0);
+	if (self->drm < 0 || glob("/sys/bus/pci/drivers/nouveau/0*/resource5", 0, NULL, &found))
+		return false;
 	fd = open(found.gl_pathv[0], O_RDWR | O_SYNC);
 	globfree(&found);
-	ASSERT_GE(fd, 0);
 	self->door = mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	ASSERT_NE(self->door, MAP_FAILED);
 	close(fd);
-	ASSERT_EQ(mmap(HOLE, HOLE_SIZE, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0),
-		  HOLE);
-	ASSERT_EQ(ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i), 0);
-	ASSERT_EQ(ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c), 0);
+	if (self->door == MAP_FAILED ||
+	    mmap(HOLE, HOLE_SIZE, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != HOLE ||
+	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i) ||
+	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c))
+		return false;
 	self->channel = c.channel;
 	self->mem = map(NPAGES * PAGE, MADV_NOHUGEPAGE);
-	ASSERT_NE(self->mem, MAP_FAILED);
+	if (self->mem == MAP_FAILED)
+		return false;
 	fill(self->mem, NPAGES * PAGE, 1);
+	return true;
 }
 
-FIXTURE_TEARDOWN(svm)
+static void close_gpu(struct __test_metadata *_metadata, struct gpu *self)
 {
 	struct stats s;
 
@@ -223,82 +224,104 @@ FIXTURE_TEARDOWN(svm)
 	close(self->drm);
 }
 
+/* ---- the GPU and the process ---- */
+
+FIXTURE(svm)
+{
+	struct gpu gpu;
+};
+
+FIXTURE_SETUP(svm)
+{
+	ASSERT_TRUE(open_gpu(&self->gpu));
+}
+
+FIXTURE_TEARDOWN(svm)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
 /* It moves to VRAM by the copy engine, and comes back when the CPU touches it. */
 TEST_F(svm, there_and_back)
 {
-	struct stats before = stats(self->door), after;
+	struct gpu *g = &self->gpu;
+	struct stats before = stats(g->door), after;
 
-	ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
-	after = stats(self->door);
-	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), NPAGES);
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	after = stats(g->door);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_GE(after.copied_bytes - before.copied_bytes, NPAGES * PAGE);
-	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
-	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 }
 
 /* The page tables of the GPU lead to VRAM, and what the process had is there. */
 TEST_F(svm, what_vram_holds)
 {
+	struct gpu *g = &self->gpu;
 	uint64_t addr;
 
-	ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < NPAGES; i += 7) {
-		uint32_t flags = walk(self, self->mem + i * PAGE, &addr), bad = 0;
+		uint32_t flags = walk(g, g->mem + i * PAGE, &addr), bad = 0;
 
 		ASSERT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM | DOOR_READ_ONLY), DOOR_VALID);
-		ASSERT_EQ(gpu(self, DOOR_VRAM, (void *)addr, PAGE), DOOR_DONE);
+		ASSERT_EQ(gpu(g, DOOR_VRAM, (void *)addr, PAGE), DOOR_DONE);
 		for (size_t k = 0; k < PAGE / 4; k++)
-			bad += door_word(self, k) != pattern(i * PAGE / 4 + k, 1);
+			bad += door_word(g, k) != pattern(i * PAGE / 4 + k, 1);
 		EXPECT_EQ(bad, 0);
 	}
-	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), NPAGES);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 }
 
 /* A load of the GPU from memory that it has never seen: it faults, and is replayed. */
 TEST_F(svm, load)
 {
-	struct stats before = stats(self->door), after;
+	struct gpu *g = &self->gpu;
+	struct stats before = stats(g->door), after;
 	uint64_t addr;
 	uint32_t bad = 0;
 
-	ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem + 100, 3 * PAGE), DOOR_DONE);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem + 100, 3 * PAGE), DOOR_DONE);
 	for (size_t k = 0; k < 3 * PAGE / 4; k++)
-		bad += door_word(self, k) != pattern(25 + k, 1);
+		bad += door_word(g, k) != pattern(25 + k, 1);
 	EXPECT_EQ(bad, 0);
-	after = stats(self->door);
+	after = stats(g->door);
 	EXPECT_GE(after.faults - before.faults, 4);
-	EXPECT_EQ(pages_in_vram(self->mem, NPAGES), 0);
-	EXPECT_EQ(walk(self, self->mem, &addr) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID | DOOR_SYSTEM);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(walk(g, g->mem, &addr) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID | DOOR_SYSTEM);
 }
 
 /* A store of the GPU, to RAM and to VRAM: the CPU sees it, and nothing else is changed. */
 TEST_F(svm, store)
 {
+	struct gpu *g = &self->gpu;
 	for (int vram = 0; vram < 2; vram++) {
-		char *page = self->mem + (5 + vram) * PAGE;
+		char *page = g->mem + (5 + vram) * PAGE;
 
 		if (vram)
-			ASSERT_EQ(to_vram(self->drm, page, PAGE), 0);
+			ASSERT_EQ(to_vram(g->drm, page, PAGE), 0);
 		for (int k = 0; k < 16; k++)
-			put(self->door, DOOR_DATA + 4 * k, pattern(k, 2 + vram));
-		ASSERT_EQ(gpu(self, DOOR_STORE, page + 64, 64), DOOR_DONE);
+			put(g->door, DOOR_DATA + 4 * k, pattern(k, 2 + vram));
+		ASSERT_EQ(gpu(g, DOOR_STORE, page + 64, 64), DOOR_DONE);
 		EXPECT_EQ(in_vram(page), vram);
 		EXPECT_EQ(wrong(page + 64, 64, 2 + vram), 0);
 		fill(page, PAGE, 7);
 	}
-	EXPECT_EQ(wrong(self->mem, 5 * PAGE, 1), 0);
+	EXPECT_EQ(wrong(g->mem, 5 * PAGE, 1), 0);
 }
 
 /* The CPU and the GPU add to the same word, in turn: none of it is lost. */
 TEST_F(svm, atomic)
 {
-	uint32_t *word = (uint32_t *)self->mem;
+	struct gpu *g = &self->gpu;
+	uint32_t *word = (uint32_t *)g->mem;
 
 	*word = 0;
 	for (uint32_t i = 0; i < 20; i++) {
-		put(self->door, DOOR_DATA, 3);
-		ASSERT_EQ(gpu(self, DOOR_ADD, word, 4), DOOR_DONE);
-		EXPECT_EQ(door_word(self, 0), 4 * i);
+		put(g->door, DOOR_DATA, 3);
+		ASSERT_EQ(gpu(g, DOOR_ADD, word, 4), DOOR_DONE);
+		EXPECT_EQ(door_word(g, 0), 4 * i);
 		EXPECT_EQ(__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST), 4 * i + 3);
 	}
 }
@@ -306,32 +329,34 @@ TEST_F(svm, atomic)
 /* What the process takes away, the GPU cannot reach any more. */
 TEST_F(svm, taken_away)
 {
+	struct gpu *g = &self->gpu;
 	uint64_t addr;
 
 	for (int vram = 0; vram < 2; vram++) {
-		fill(self->mem, NPAGES * PAGE, 1);
+		fill(g->mem, NPAGES * PAGE, 1);
 		if (vram)
-			ASSERT_EQ(to_vram(self->drm, self->mem, NPAGES * PAGE), 0);
-		ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem, 4 * PAGE), DOOR_DONE);
-		ASSERT_EQ(madvise(self->mem, 2 * PAGE, MADV_DONTNEED), 0);
-		EXPECT_EQ(walk(self, self->mem, &addr) & DOOR_VALID, 0);
-		EXPECT_EQ(walk(self, self->mem + 3 * PAGE, &addr) & DOOR_VALID, DOOR_VALID);
-		ASSERT_EQ(gpu(self, DOOR_LOAD, self->mem, 4), DOOR_DONE);
-		EXPECT_EQ(door_word(self, 0), 0);
+			ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+		ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4 * PAGE), DOOR_DONE);
+		ASSERT_EQ(madvise(g->mem, 2 * PAGE, MADV_DONTNEED), 0);
+		EXPECT_EQ(walk(g, g->mem, &addr) & DOOR_VALID, 0);
+		EXPECT_EQ(walk(g, g->mem + 3 * PAGE, &addr) & DOOR_VALID, DOOR_VALID);
+		ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+		EXPECT_EQ(door_word(g, 0), 0);
 	}
 }
 
 /* A huge page is one PTE, and one copy each way. */
 TEST_F(svm, huge)
 {
+	struct gpu *g = &self->gpu;
 	char *mem = map(HUGE, MADV_HUGEPAGE);
 	uint64_t addr;
 	uint32_t flags;
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
-	ASSERT_EQ(to_vram(self->drm, mem, HUGE), 0);
-	flags = walk(self, mem + 5 * PAGE, &addr);
+	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	flags = walk(g, mem + 5 * PAGE, &addr);
 	EXPECT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
 	EXPECT_EQ(flags >> DOOR_SHIFT, 21);
 	EXPECT_EQ(pages_in_vram(mem, 512), 512);
@@ -341,13 +366,14 @@ TEST_F(svm, huge)
 /* A store to what the process may only read cannot be handled: it is cancelled, and the channel dies. */
 TEST_F(svm, cancel)
 {
-	struct stats before = stats(self->door), after;
+	struct gpu *g = &self->gpu;
+	struct stats before = stats(g->door), after;
 
-	ASSERT_EQ(mprotect(self->mem, PAGE, PROT_READ), 0);
-	EXPECT_EQ(gpu(self, DOOR_STORE, self->mem, 4), DOOR_FAILED);
-	after = stats(self->door);
+	ASSERT_EQ(mprotect(g->mem, PAGE, PROT_READ), 0);
+	EXPECT_EQ(gpu(g, DOOR_STORE, g->mem, 4), DOOR_FAILED);
+	after = stats(g->door);
 	EXPECT_EQ(after.cancels - before.cancels, 1);
-	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
 struct mover {
@@ -366,17 +392,181 @@ static void *move(void *arg)
 /* While its copy is held, memory is in neither place: the CPU waits, and then finds all of it. */
 TEST_F(svm, held_copy)
 {
-	struct mover m = { self->drm, -1, self->mem };
+	struct gpu *g = &self->gpu;
+	struct mover m = { g->drm, -1, g->mem };
 	pthread_t thread;
 
-	put(self->door, DOOR_HOLD, 1);
+	put(g->door, DOOR_HOLD, 1);
 	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
 	pause_ms(500);
 	EXPECT_EQ(m.ret, -1);
-	put(self->door, DOOR_HOLD, 0);
+	put(g->door, DOOR_HOLD, 0);
 	ASSERT_EQ(pthread_join(thread, NULL), 0);
 	EXPECT_EQ(m.ret, 0);
-	EXPECT_EQ(wrong(self->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */
+
+#define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */
+
+/* What the driver has reserved, of a BAR 1 that may be too small for it. */
+static size_t aperture(void)
+{
+	size_t size = 0;
+	glob_t found;
+	FILE *f;
+
+	if (glob("/sys/bus/pci/drivers/nouveau/0*/p2pmem/size", 0, NULL, &found))
+		return 0;
+	f = fopen(found.gl_pathv[0], "r");
+	globfree(&found);
+	if (!f || fscanf(f, "%zu", &size) != 1)
+		size = 0;
+	if (f)
+		fclose(f);
+	return size;
+}
+
+FIXTURE(peer)
+{
+	struct gpu gpu;
+	int edu, reached;		/* enum edu_hmm_how that the topology demands */
+	size_t aperture;		/* bytes of BAR 1 that are for peers */
+	struct edu_hmm_page *pages;
+};
+
+FIXTURE_SETUP(peer)
+{
+	const char *verdict = getenv("HMM_P2P_VERDICT");
+
+	ASSERT_TRUE(open_gpu(&self->gpu));
+	self->edu = open("/dev/edu_hmm0", O_RDWR);
+	ASSERT_GE(self->edu, 0);
+	ASSERT_NE(verdict, NULL);
+	self->reached = !strcmp(verdict, "bus") ? EDU_HMM_BUS : EDU_HMM_BRIDGE;
+	self->aperture = aperture();
+	ASSERT_GE(self->aperture, HUGE);
+	self->pages = calloc(BLOCKS * HUGE / PAGE, sizeof(*self->pages));
+	ASSERT_NE(self->pages, NULL);
+}
+
+FIXTURE_TEARDOWN(peer)
+{
+	close(self->edu);
+	close_gpu(_metadata, &self->gpu);
+}
+
+static int edu_register(FIXTURE_DATA(peer) *self, void *mem, size_t size)
+{
+	struct edu_hmm_register r = { .addr = (uintptr_t)mem, .npages = size / PAGE };
+
+	return ioctl(self->edu, EDU_HMM_REGISTER, &r);
+}
+
+static int edu_fault(FIXTURE_DATA(peer) *self, void *mem, size_t size)
+{
+	struct edu_hmm_fault f = { .addr = (uintptr_t)mem,
+				   .npages = size / PAGE,
+				   .flags = EDU_HMM_WRITE };
+
+	return ioctl(self->edu, EDU_HMM_FAULT, &f);
+}
+
+/* The other end of the copy is @buf; flags: 0 reads memory, EDU_HMM_WRITE writes it. */
+static int edu_dma(FIXTURE_DATA(peer) *self, void *mem, void *buf, size_t len, unsigned int flags)
+{
+	struct edu_hmm_dma d = {
+		.addr = (uintptr_t)mem, .ptr = (uintptr_t)buf, .len = len, .flags = flags
+	};
+
+	return ioctl(self->edu, EDU_HMM_DMA, &d);
+}
+
+/* How many of these pages the peer has as @how. */
+static size_t pages_as(FIXTURE_DATA(peer) *self, void *mem, size_t n, int how)
+{
+	struct edu_hmm_state s = { .addr = (uintptr_t)mem,
+				   .npages = n,
+				   .pages = (uintptr_t)self->pages };
+	size_t found = 0;
+
+	if (ioctl(self->edu, EDU_HMM_STATE, &s))
+		return ~0UL;
+	for (size_t i = 0; i < n; i++)
+		found += self->pages[i].how == how;
+	return found;
+}
+
+static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, char *mem,
+		       size_t size)
+{
+	struct gpu *g = &self->gpu;
+	size_t n = size / PAGE;
+	uint32_t buf[128];
+
+	fill(mem, size, 5);
+	ASSERT_EQ(edu_register(self, mem, size), 0);
+	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(pages_in_vram(mem, n), n);
+	ASSERT_EQ(edu_fault(self, mem, size), 0);
+	EXPECT_EQ(pages_as(self, mem, n, self->reached), n);
+	/* It reads what the process had, and writes, and all that while nothing migrates. */
+	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), 0), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(buf); i++)
+		ASSERT_EQ(buf[i], pattern((size - PAGE) / 4 + i, 5));
+	fill(buf, sizeof(buf), 6);
+	ASSERT_EQ(edu_dma(self, mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	EXPECT_EQ(pages_in_vram(mem, n), n);
+	/* The CPU takes it back, with what the peer has written, and the peer has nothing more. */
+	EXPECT_EQ(wrong(mem + PAGE, sizeof(buf), 6), 0);
+	EXPECT_EQ(pages_as(self, mem + PAGE, 1, self->reached), 0);
+	for (size_t i = 0; i < size / 4; i++)
+		if (i < PAGE / 4 || i >= PAGE / 4 + ARRAY_SIZE(buf))
+			ASSERT_EQ(((uint32_t *)mem)[i], pattern(i, 5));
+}
+
+/* Pages in VRAM stay there when a peer reads and writes them, by BAR 1. */
+TEST_F(peer, small_pages)
+{
+	read_write(_metadata, self, self->gpu.mem, NPAGES * PAGE);
+}
+
+TEST_F(peer, huge_page)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	read_write(_metadata, self, mem, HUGE);
+}
+
+/*
+ * More blocks than there are windows in BAR 1: what gets none migrates, and none is wrong. When a
+ * block is given up, its window serves another.
+ */
+TEST_F(peer, windows)
+{
+	char *mem = map(BLOCKS * HUGE, MADV_HUGEPAGE);
+	size_t n = BLOCKS * HUGE / PAGE, there;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, BLOCKS * HUGE, 8);
+	ASSERT_EQ(edu_register(self, mem, BLOCKS * HUGE), 0);
+	ASSERT_EQ(to_vram(self->gpu.drm, mem, BLOCKS * HUGE), 0);
+	ASSERT_EQ(edu_fault(self, mem, BLOCKS * HUGE), 0);
+	there = pages_as(self, mem, n, self->reached);
+	EXPECT_EQ(there, self->aperture < BLOCKS * HUGE ? self->aperture / PAGE : n);
+	EXPECT_EQ(there + pages_as(self, mem, n, EDU_HMM_RAM), n);
+	EXPECT_EQ(pages_in_vram(mem, n), there);
+	EXPECT_EQ(wrong(mem, BLOCKS * HUGE, 8), 0);
+	for (int i = 0; i < BLOCKS; i++) {
+		char *block = mem + i * HUGE;
+
+		ASSERT_EQ(to_vram(self->gpu.drm, block, HUGE), 0);
+		ASSERT_EQ(edu_fault(self, block, HUGE), 0);
+		EXPECT_EQ(pages_as(self, block, HUGE / PAGE, self->reached), HUGE / PAGE);
+		ASSERT_EQ(madvise(block, HUGE, MADV_DONTNEED), 0);
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -268,7 +268,11 @@ def case_replay(new, random):
     assert d.irqs() == 1 and d.rd(0x100) & 0x200
     assert (d.rd(0x2a7c), d.rd(0x2a80)) == (0, 1)
     assert d.entry(0) == (INST, VA + 0x4000, 1, 0, 0, 0, 1), d.entry(0)
-    d.wr(0x2a7c, 1)
+    assert d.gpu("LOAD", VA + 0x6000, n=1) == BUSY
+    assert d.irqs() == 0, "an interrupt though the MSI is not armed"
+    d.wr(0x88704, 0)
+    assert d.irqs() == 1
+    d.wr(0x2a7c, 2)
     assert not d.rd(0x100) & 0x200
     d.pte(0, VA + 0x4000, DATA >> 4 | V)
     d.vram(DATA + 0x10, b"DATA")
@@ -304,6 +308,8 @@ def case_cancel(new, random):
     d.wr(0x409500, 0)
     d.wr(0x409504, 0x38)
     assert d.rd(0x409804) == 1 and d.rd(0x409b00) == 1 << 31 | INST >> 12
+    d.invalidate(0, PAGE_ALL | ALL_PDB | CANCEL | 1 << 15 | 5 << 9)
+    assert d.status(0) == d.status(1) == BUSY
     d.invalidate(0, PAGE_ALL | ALL_PDB | CANCEL | 1 << 15 | 1 << 9)
     assert d.status(0) == BUSY and d.status(1) == FAILED
     assert d.rd(0x2100) & 1 << 28 and d.rd(0x259c) == 1
@@ -423,10 +429,27 @@ def case_posted_writes(new, random):
 
 
 def case_bar_fault(new, random):
-    d = new()
-    assert d.read(BAR1, 0x8000) == b"\xff" * 4
-    assert d.rd(0x259c) == 1 << 4
-    verdict(d, 1, bar_faults=1)
+    """Where the page tables have nothing, and when it is off"""
+    for off in False, True:
+        d = new()
+        if off:
+            d.wr(0x1704, 0)
+        assert d.read(BAR1, 0x8000) == b"\xff" * 4
+        assert d.rd(0x259c) == (0 if off else 1 << 4)
+        verdict(d, 1, bar_faults=1)
+
+
+def case_hub(new, random):
+    """BAR 1 has a TLB, too; an invalidation for the hub is enough for it"""
+    d = new("-p", "no")
+    d.vram(DATA, b"old_")
+    d.vram(DATA + 0x1000, b"new_")
+    assert d.read(BAR1, 0x10000) == b"old_"
+    d.pte(1, 0x10000, DATA + 0x1000 >> 4 | V)
+    assert d.read(BAR1, 0x10000) == b"old_"
+    d.invalidate(1, PAGE_ALL | HUB_ONLY)
+    assert d.read(BAR1, 0x10000) == b"new_"
+    verdict(d)
 
 
 def case_copy(new, random):
@@ -450,6 +473,10 @@ def case_fill(new, random):
     d.push(*inc(0, 0xc0b5), *inc(0x264, 0), *inc(0x408, 0, DATA), *inc(0x418, 2), *inc(0x700, 0x11111111, 0x22222222),
            0x20000000 | 1 << 16 | 4 << 13 | 0x708 >> 2, 4 | 5 << 4 | 6 << 8 | 3 << 16 | 2 << 24, *inc(0x300, 2 | 3 << 7 | 1 << 10 | 1 << 13))
     assert d.vram(DATA, size=28) == (b"\x11" * 4 + b"\x22" * 4 + b"\xee" * 4) * 2 + b"\xee" * 4, d.vram(DATA, size=28).hex()
+    d.vram(DATA + 0x1000, b"a1b2")
+    d.push(*inc(0x260, 0, 0), *inc(0x400, 0, DATA + 0x1000, 0, DATA), *inc(0x418, 2),
+           *inc(0x708, 1 | 0 << 4 | 0 << 8 | 0 << 16 | 1 << 20 | 2 << 24), *inc(0x300, 2 | 3 << 7 | 1 << 10 | 3 << 12))
+    assert d.vram(DATA, size=8) == b"1aa2bb\x22\x22", d.vram(DATA, size=8)
     verdict(d)
 
 
@@ -462,7 +489,8 @@ def case_copy_fault(new, random):
     assert d.rd(0x2a80) == 0, "it is in the buffer of replayable faults"
     d.copy(DATA, DATA + 0x1000, 0x1000, semaphore=2)
     assert d.semaphore() == 0
-    verdict(d)
+    rc, seen, err = d.end()
+    assert rc == 0 and seen["fatal_faults"] == 1, err
 
 
 def case_held_copies(new, random):
@@ -563,9 +591,14 @@ def case_unknown(new, random):
     d.rd(0x123450)
     d.wr(0x123450, 1)
     d.wr(0x123450, 1)
-    d.push(1 << 29 | 1 << 16 | 4 << 13, 0xc0b5, 1 << 29 | 1 << 16 | 4 << 13 | 0x900 >> 2, 1)
+    word = lambda subchannel, method, value: (1 << 29 | 1 << 16 | subchannel << 13 | method >> 2, value)
+    d.push(*word(4, 0, 0xc0b5), *word(4, 0x900, 1))             # of the copy engine
+    d.push(*word(4, 0x44, 1), *word(2, 0x400, 1))               # of host; on a subchannel without an object
+    d.push(*word(3, 0, 0xc097), 7 << 29)                        # another class; another header
+    d.push(*word(4, 0x300, 2), *word(4, 0x300, 1 << 19))        # another layout; a reduction
+    d.push(1 << 29 | 4 << 16 | 0x10 >> 2, PB + 0x2000 >> 32, PB + 0x2000 & 0xffffffff, 0, 16)      # a reduction by host
     rc, seen, err = d.end()
-    assert rc == 1 and (seen["unknown_registers"], seen["unknown_methods"]) == (3, 1), seen
+    assert rc == 1 and (seen["unknown_registers"], seen["unknown_methods"]) == (3, 8), err
     assert err.count("unknown register") == 2, err
 
 

@@ -218,6 +218,9 @@ static enum step run(struct gpu *g, u32 chid)
 		c->due = 0;
 		if (get == put)
 			continue;
+		if (!g->turn)
+			return WAIT;
+		g->turn--;
 		if (!mmu_copy(g, chan_pdb(g, chid), false, gpfifo + (get & limit) * 8, &e, 8, READ,
 			      &f))
 			return host_fault(g, chid, &f, READ);

@@ -162,8 +162,9 @@ bool fifo_tick(struct gpu *g);
 void fifo_reset(struct gpu *g);
 
 /*
- * A guest can ask for more than can be done in its lifetime. A channel has so many steps (words of
- * its push buffers, KiB that it copies) until it goes on later, and a copy has a limit in bytes.
+ * A guest can ask for more than can be done in its lifetime. A channel has so many steps (entries
+ * and words of its push buffers, KiB that it copies) until it goes on later. A copy has a limit in
+ * bytes.
  */
 #ifndef TURN
 #define TURN (1U << 20)

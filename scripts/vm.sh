@@ -157,22 +157,23 @@ command -v "\$QEMU" >/dev/null || missing QEMU "\$QEMU"
 [ -f "\$KERNEL" ] || missing KERNEL "\$KERNEL"
 [ -f "\$INITRD" ] || missing INITRD "\$INITRD"
 EOF
-	[ -z "$importer" ] || {
+	[ ${#sockets[@]} -eq 0 ] || {
 		start=
 		cat <<EOF
-# The importers are processes of this program, from a clone with its build/tree.
-: "\${IMPORTER:=$importer}"
-command -v "\$IMPORTER" >/dev/null || missing IMPORTER "\$IMPORTER"
+# Devices that are processes of this suite's programs "importer" and "exporter", from a clone with its build/tree.
+: "\${SUITE:=$TOP/selftests/suites/$suite}"
 sockets=\$(mktemp -d /tmp/hmm-p2p.XXXXXX)
 pids=
 trap 'kill \$pids 2>/dev/null; rm -rf "\$sockets"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 for socket in ${sockets[*]##*/}; do
-	"\$IMPORTER" "\$sockets/\$socket" $* &
+	program=\$SUITE/\${socket%%[0-9]*}
+	[ -x "\$program" ] || missing SUITE "\$program"
+	"\$program" "\$sockets/\$socket" $* &
 	pids="\$pids \$!"
 	while [ ! -S "\$sockets/\$socket" ]; do
-		kill -0 \$! 2>/dev/null || { echo "qemu.sh: \$IMPORTER ended without a socket" >&2; exit 2; }
+		kill -0 \$! 2>/dev/null || { echo "qemu.sh: \$program ended without a socket" >&2; exit 2; }
 		sleep 0.1
 	done
 done

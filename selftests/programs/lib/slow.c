@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Time limits of kselftest_harness on a slow machine: linked with -Wl,--wrap=poll. The harness waits for the end of a
- * test with poll() and has no option for the limit.
+ * Time limits of kselftest_harness on a slow machine: linked with -Wl,--wrap=poll. The harness
+ * waits for the end of a test with poll() and has no option for the limit.
  */
 #include <poll.h>
 #include <stdlib.h>

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Name the tests of a run that failed, had a splat, or did not live to see their result.
+
+usage: killers.py DIR [WHY]    WHY: this mutant hangs its test; without it a time limit proves nothing
+
+For mutants.sh. When no test was running, the run ended with "timeout" or "boot".
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+
+def killers(folder, hangs):
+    result = json.loads((folder / "results.json").read_text())
+    names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"[\w-]+\.", t["name"])]
+    names += [s["test"] for s in result["splats"]]
+    if result["splats"]:
+        # KUnit says what has run, not what runs: the trace does.
+        names += [".".join(function[::-1]) for function in
+                  re.findall(r"\] +(?:\? )?(\w+)\+0x\S+ \[(\w+)_kunit\]", (folder / "console.log").read_text(errors="replace"))]
+    # A busy machine is no killer.
+    if result["exit"] in (6, 7, 255) or result["exit"] == 124 and hangs:
+        last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
+        names += [name for what, name in last if what == "RUN"]
+    if result["exit"] and not names:
+        names = ["timeout" if result["exit"] == 124 else "boot"]
+    return ["boot" if n == "-" else n for n in dict.fromkeys(names)]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--help"] or len(sys.argv) not in (2, 3):
+        print(__doc__, end="", file=sys.stdout if "--help" in sys.argv else sys.stderr)
+        sys.exit(0 if "--help" in sys.argv else 2)
+    print(" ".join(killers(Path(sys.argv[1]), sys.argv[2:] not in ([], [""]))))

@@ -69,6 +69,11 @@ done
 # rows FILE: its lines without comments, each with single spaces
 rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//; /^$/d' "$1"; }
 
+kernels=$(rows "$TOP/kernel-config/kernels" | cut -d ' ' -f 1 | xargs)
+for name in ${KERNELS:-}; do
+	wanted "$name" "$kernels" || die "no kernel $name; there are: $kernels"
+done
+
 # What is to be done: suite, and either "host" or kernel, topology, arguments.
 todo=()
 for dir in "$suites"/*/; do

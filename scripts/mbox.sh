@@ -171,9 +171,9 @@ run_b4() {
 		GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 "$b4" "$@") >"$tmp/b4.log" 2>&1 ||
 		die -c "$EX_FAIL" "b4 $1: $(tail -n 1 "$tmp/b4.log")"
 }
-# As b4's --auto-to-cc asks, but once for all patches.
+# As b4's --auto-to-cc asks, but once for all patches, and for people and lists at once: which is which is told by the role.
 maintainers() {
-	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats "$@" \
+	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles \
 		"${mails[@]/#/"$tmp/patches/"}") 2>"$tmp/maintainers.log" ||
 		die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/maintainers.log")"
 }
@@ -208,12 +208,14 @@ for series in "${on_branch[@]}"; do
 	kgit "$work" branch -q -f start "$start"
 	kgit "$work" checkout -q -B "$series" "$end"
 	mapfile -t mails < <(grep "^$series/" "$tmp/sent")
-	maintainers --nol >"$tmp/to"
+	maintainers >"$tmp/recipients"
 	missing=$(unknown)
 	[ -z "$missing" ] || step "mbox: $series: $dir does not have the commits $missing, whose authors would get a copy: is it shallow?"
-	maintainers --nom | { grep -vxFf "$tmp/to" || true; } >"$tmp/cc"
+	is_list='/ \((open|moderated|subscriber) list/' address='s/^([^@]*@[^ ]*) \(.*/\1/'
+	sed -nE "$is_list!{ $address; s/^/To: /p }" "$tmp/recipients" >"$tmp/to"
+	sed -nE "$is_list { $address; s/^/Cc: /p }" "$tmp/recipients" >"$tmp/cc"
 	kgit "$work" config "branch.$series.description" \
-		"$(mail_message "$tmp/patches/$series/0000-cover-letter.patch")"$'\n\n'"$(sed 's/^/To: /' "$tmp/to" && sed 's/^/Cc: /' "$tmp/cc")"
+		"$(mail_message "$tmp/patches/$series/0000-cover-letter.patch")"$'\n\n'"$(cat "$tmp/to" "$tmp/cc")"
 	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
 	# The change-id ties the revisions of a series together: made of nothing but its name.
 	slug=device-private-${series#*-}

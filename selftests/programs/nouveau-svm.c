@@ -406,6 +406,34 @@ TEST_F(svm, held_copy)
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
+/*
+ * The GPU stores to a page while it moves to VRAM, by a mapping that it has used before: the store
+ * must wait until the page is there, or it goes to memory that nobody looks at any more.
+ */
+TEST_F(svm, store_while_moving)
+{
+	struct gpu *g = &self->gpu;
+	struct mover m = { g->drm, -1, g->mem };
+	pthread_t thread;
+
+	put(g->door, DOOR_DATA, pattern(0, 1));
+	ASSERT_EQ(gpu(g, DOOR_STORE, g->mem, 4), DOOR_DONE);
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	pause_ms(500);
+	put(g->door, DOOR_DATA, 4711);
+	begin(g, DOOR_STORE, g->mem, 4);
+	pause_ms(200);
+	EXPECT_EQ(get(g->door, DOOR_STATUS), DOOR_BUSY);
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, NULL), 0);
+	EXPECT_EQ(m.ret, 0);
+	EXPECT_EQ(finish(g), DOOR_DONE);
+	EXPECT_EQ(*(uint32_t *)g->mem, 4711);
+	for (size_t i = 1; i < NPAGES * PAGE / 4; i++)
+		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+}
+
 /* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */
 
 #define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */

@@ -178,6 +178,8 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 		return finished(g, chid, l);
 	}
 	g->turn -= min(g->turn, lines * size >> 10);
+	for (u64 y = 0; in.physical && !(l & BIT(10)) && y < lines; y++)
+		mmu_copied(g, in.where, in.addr + y * r[PITCH_IN / 4], len);
 	for (u64 y = 0; y < lines; y++)
 		if (!(l & BIT(10) ? remap : plain)(g, chid, &in, &out, y * r[PITCH_IN / 4],
 						   y * r[PITCH_OUT / 4], len, &f, &how))

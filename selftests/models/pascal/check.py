@@ -376,6 +376,16 @@ def case_stale_too_long(new, random):
     verdict(d, 1, violations=1)
 
 
+def case_copied_while_writable(new, random):
+    """The source of a copy must not be what a GPC can write; what it can only read may"""
+    for flags, wrong in (0, 1), (RO, 0):
+        d = new()
+        d.pte(0, VA, DATA >> 4 | V | flags)
+        assert d.gpu("LOAD", VA) == DONE
+        d.copy(DATA, 0x300000, 0x1000, targets=(0, 1))
+        verdict(d, wrong, violations=wrong)
+
+
 def case_unmapped_in_tlb(new, random):
     """Memory goes while a TLB leads there; after an invalidation it may"""
     for right in False, True:

@@ -9,6 +9,9 @@
  * registers are (0x100c80, 0x100cb8, 0x100cbc, 0x100cec), bit 2 (hub only), bits 4 and 5 of the
  * directory base that make faults replayable.
  *
+ * A page that is copied as physical memory must not be one that a GPC can write meanwhile: the copy
+ * engine moves it from VRAM or to it, and what is written would be lost.
+ *
  * A TLB entry that the page table denies is not an error while the driver changes it: between its
  * write and its invalidation the GPU may use the old one. It is one if such a use was seen and no
  * invalidation comes within STALE_MS, or if the driver says that it has finished (mmu_check()).
@@ -215,6 +218,7 @@ static void translate(struct gpu *g, u64 pdb, bool gpc, u64 va, struct xlat *x)
 		*t = (struct tlb){
 			.pdb = key, .page = page, .gen = *gen, .used = true, .gpc = gpc, .x = *x
 		};
+		g->gpc_seen |= gpc;
 	}
 	x->addr += va & 0xfff;
 }
@@ -270,6 +274,19 @@ void mmu_unmapped(struct gpu *g, u64 iova, u64 size)
 		    t->x.addr - iova < size && live(g, t) && in_use(g, t->pdb))
 			violation(g, "unmapped %#lx while the TLB leads there from %#lx of %#lx",
 				  t->x.addr, t->page << 12, t->pdb);
+	}
+}
+
+void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len)
+{
+	for (u32 i = 0; g->gpc_seen && i < TLB_SIZE; i++) {
+		const struct tlb *t = &g->tlb[i];
+
+		if (t->used && t->gpc && t->x.valid && !t->x.read_only &&
+		    (t->x.where == VRAM) == (where == VRAM) && t->x.addr + 4096 > addr &&
+		    t->x.addr < addr + len && live(g, t) && in_use(g, t->pdb))
+			violation(g, "%#lx is copied, while the TLB lets the GPU write it at %#lx",
+				  t->x.addr, t->page << 12);
 	}
 }
 
@@ -454,5 +471,6 @@ void mmu_reset(struct gpu *g)
 {
 	memset(g->tlb, 0, TLB_SIZE * sizeof(*g->tlb));
 	g->npdb = g->stale = 0;
+	g->gpc_seen = false;
 	g->invalidation.busy = false;
 }

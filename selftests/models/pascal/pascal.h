@@ -108,6 +108,8 @@ bool mmu_add(struct gpu *g, u64 pdb, bool gpc, u64 va, u32 add, u32 *val, struct
 void mmu_reset(struct gpu *g);
 bool mmu_tick(struct gpu *g);
 void mmu_unmapped(struct gpu *g, u64 iova, u64 size);
+/* This memory is the source of a copy: no GPC may write it. */
+void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len);
 /* The driver is idle: no TLB may hold what the page tables do not say. */
 void mmu_check(struct gpu *g);
 
@@ -236,6 +238,7 @@ struct gpu {
 	struct tlb *tlb;
 	struct { u64 pdb; u32 gen[2]; } pdb[PDBS];
 	u32 npdb, stale;	/* stale: entries with such a time */
+	bool gpc_seen;		/* any entry is of a GPC */
 	struct { bool busy; u64 until; u32 what; u64 pdb; } invalidation;
 
 	struct posted_write posted[4096];

@@ -192,7 +192,7 @@ class Driver(client.Client):
         return inst, va, info >> 8 & 127, info >> 16 & 7, info & 31, info >> 24 & 31, info >> 31
 
     def wait(self, condition, what):
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < end, what
             time.sleep(0.01)

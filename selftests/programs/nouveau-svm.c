@@ -407,6 +407,42 @@ TEST_F(svm, held_copy)
 }
 
 /*
+ * All clients of the GPU fault at once, each fault comes twice, invalidations are slow, half of the
+ * pages are in VRAM. Half of the clients store; what they write and what is there stay apart.
+ */
+TEST_F(svm, burst)
+{
+	struct gpu *g = &self->gpu, client[DOOR_CLIENTS];
+	struct stats before = stats(g->door), after;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES / 2 * PAGE), 0);
+	put(g->door, DOOR_TWICE, 1);
+	put(g->door, DOOR_SLOW, 20);
+	for (int i = 0; i < DOOR_CLIENTS; i++) {
+		client[i] = *g;
+		client[i].door += i * DOOR_SIZE;
+		for (size_t k = 0; k < PAGE / 4; k++)
+			put(client[i].door, DOOR_DATA + 4 * k, pattern(k, 100 + i));
+		/* From the middle of a page to that of the next. */
+		begin(&client[i], i & 1 ? DOOR_STORE : DOOR_LOAD, g->mem + 4 * i * PAGE + 64, PAGE);
+	}
+	for (int i = 0; i < DOOR_CLIENTS; i++)
+		EXPECT_EQ(finish(&client[i]), DOOR_DONE);
+	put(g->door, DOOR_TWICE, 0);
+	put(g->door, DOOR_SLOW, 0);
+	after = stats(g->door);
+	EXPECT_GE(after.faults - before.faults, DOOR_CLIENTS);
+	for (int i = 0; i < DOOR_CLIENTS; i++) {
+		uint32_t *at = (uint32_t *)(g->mem + 4 * i * PAGE + 64);
+
+		for (size_t k = 0; k < PAGE / 4; k++)
+			ASSERT_EQ(i & 1 ? at[k] : door_word(&client[i], k),
+				  i & 1 ? pattern(k, 100 + i) : pattern(i * PAGE + 16 + k, 1));
+		EXPECT_EQ(at[PAGE / 4], pattern(i * PAGE + 16 + PAGE / 4, 1));
+	}
+}
+
+/*
  * The GPU stores to a page while it moves to VRAM, by a mapping that it has used before: the store
  * must wait until the page is there, or it goes to memory that nobody looks at any more.
  */

@@ -150,8 +150,10 @@ static size_t pages_in_vram(const char *mem, size_t n)
 static int to_vram(int drm, void *mem, size_t size)
 {
 	struct drm_nouveau_svm_bind b = {
-		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
-			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM << NOUVEAU_SVM_BIND_TARGET_SHIFT,
+		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
+				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
+			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
+				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
 		.va_start = (uintptr_t)mem,
 		.va_end = (uintptr_t)mem + size,
 		.npages = size / PAGE,
@@ -162,7 +164,8 @@ static int to_vram(int drm, void *mem, size_t size)
 
 static char *map(size_t size, int advice)
 {
-	char *p = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
 
 	if (p == MAP_FAILED)
 		return p;
@@ -193,11 +196,13 @@ static bool open_gpu(struct gpu *self)
 		return false;
 	fd = open(found.gl_pathv[0], O_RDWR | O_SYNC);
 	globfree(&found);
-	self->door = mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	self->door =
+		mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (self->door == MAP_FAILED ||
 	    mmap(HOLE, HOLE_SIZE, PROT_NONE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != HOLE ||
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+		 0) != HOLE ||
 	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i) ||
 	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c))
 		return false;
@@ -363,7 +368,7 @@ TEST_F(svm, huge)
 	EXPECT_EQ(wrong(mem, HUGE, 3), 0);
 }
 
-/* A store to what the process may only read cannot be handled: it is cancelled, and the channel dies. */
+/* A store to what the process may only read is cancelled, and the channel dies. */
 TEST_F(svm, cancel)
 {
 	struct gpu *g = &self->gpu;

@@ -157,8 +157,8 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 	if (g->hold)
 		g->release--;
 	g->stats.copies++;
-	debug(g, "copy: channel %u %#x from %#lx to %#lx, %lu x %lu", chid, l, in.addr, out.addr, len,
-	      lines);
+	debug(g, "copy: channel %u %#x from %#lx to %#lx, %lu x %lu", chid, l, in.addr, out.addr,
+	      len, lines);
 	if (!(l & 3))
 		return finished(g, chid, l);
 	if (~l & (BIT(7) | BIT(8))) {

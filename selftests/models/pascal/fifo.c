@@ -362,7 +362,8 @@ bool fifo_read(struct gpu *g, u32 at, u32 *val)
 	case RUNLIST_INTR_EN:
 		return true;
 	}
-	if (at >= RUNLIST_STATUS && at < RUNLIST_STATUS + 8 * ENGINES && (at - RUNLIST_STATUS) % 8 == 0) {
+	if (at >= RUNLIST_STATUS && at < RUNLIST_STATUS + 8 * ENGINES &&
+	    (at - RUNLIST_STATUS) % 8 == 0) {
 		*val = 0;		/* done at once */
 		return true;
 	}

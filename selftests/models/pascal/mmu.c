@@ -28,14 +28,17 @@ enum {
 };
 
 enum {
-	ALL_VA = BIT(0), ALL_PDB = BIT(1), HUB_ONLY = BIT(2), REPLAY = 7 << 3, REPLAY_START = 1 << 3,
-	REPLAY_START_ACK = 2 << 3, CANCEL_TARGETED = 3 << 3, CANCEL_GLOBAL = 4 << 3,
+	ALL_VA = BIT(0), ALL_PDB = BIT(1), HUB_ONLY = BIT(2),
+	REPLAY = 7 << 3, REPLAY_START = 1 << 3, REPLAY_START_ACK = 2 << 3,
+	CANCEL_TARGETED = 3 << 3, CANCEL_GLOBAL = 4 << 3,
 	TRIGGER = BIT(31),
 };
 
 /* ---- page tables ---- */
 
-enum { V = BIT(0), APERTURE = 3 << 1, VOL = BIT(3), PRIV = BIT(5), RO = BIT(6), NO_ATOMIC = BIT(7) };
+enum {
+	V = BIT(0), APERTURE = 3 << 1, VOL = BIT(3), PRIV = BIT(5), RO = BIT(6), NO_ATOMIC = BIT(7)
+};
 
 static u64 entry(struct gpu *g, enum aperture where, u64 addr)
 {
@@ -101,7 +104,7 @@ void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x)
 	if (!(e & APERTURE) && !(small & APERTURE))
 		return miss(x, FAULT_PDE, e & VOL);
 	if (e & APERTURE) {
-		/* Tables of big pages are aligned to 256 bytes: their address has four bits more. */
+		/* Tables of big pages are aligned to 256 bytes: four bits more. */
 		big = entry(g, level_aperture(e),
 			    ((e & 0x003ffffffffffff0ULL) << 4) + (va >> 16 & 31) * 8);
 		if (big & V)
@@ -191,8 +194,8 @@ static void stale(struct gpu *g, const struct tlb *t, const char *how)
 
 	walk(g, t->pdb, t->page << 12, &x);
 	violation(g,
-		  "%s: directory %#lx, address %#lx: the TLB has %s%u:%#lx, the page table %s%u:%#lx",
-		  how, t->pdb, t->page << 12, t->x.read_only ? "read-only " : "", t->x.where, t->x.addr,
+		  "%s: directory %#lx, address %#lx: TLB has %s%u:%#lx, page table %s%u:%#lx", how,
+		  t->pdb, t->page << 12, t->x.read_only ? "read-only " : "", t->x.where, t->x.addr,
 		  !x.valid ? "nothing, not " : x.read_only ? "read-only " : "", x.where, x.addr);
 }
 

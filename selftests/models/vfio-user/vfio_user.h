@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a model needs to be a PCI device of QEMU: the protocol, interrupts, and the memory that the
- * device can reach. It knows nothing of the models: they give it sizes and functions. See README.md.
+ * What a model needs to be a PCI device of QEMU: the protocol, interrupts, and the memory that
+ * the device can reach. It knows nothing of the models: they give it sizes and functions. See
+ * README.md.
  */
 #ifndef VFIO_USER_H
 #define VFIO_USER_H

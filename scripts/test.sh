@@ -92,6 +92,8 @@ for dir in "$suites"/*/; do
 	done < <(rows "$dir/$list")
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
+# What takes long comes first, so that nothing waits for it at the end.
+mapfile -t todo < <(printf '%s\n' "${todo[@]}" | awk '{ print ($2 == "host" ? 0 : $2 == "debug" ? 1 : 2) "\t" $0 }' | sort -s -k 1,1 | cut -f 2-)
 for name in $topologies_wanted; do
 	printf '%s\n' "${todo[@]}" | awk -v name="$name" '$2 != "host" && $3 == name { found = 1 } END { exit !found }' ||
 		die "no run of these suites has the topology $name"

@@ -373,8 +373,8 @@ bool fifo_read(struct gpu *g, u32 at, u32 *val)
 		*val = g->opt.one_runlist ? !i : BIT(i);
 		return true;
 	}
-	if (at >= ENGINE_STATUS && at < ENGINE_STATUS + 4 * ENGINES) {
-		*val = 0;		/* idle */
+	if (at >= ENGINE_STATUS && at < ENGINE_STATUS + 4 * 16) {
+		*val = 0;		/* idle, or not there */
 		return true;
 	}
 	return at >= CHANNEL && at < CHANNEL_END;

@@ -35,6 +35,6 @@ fi
 rm -rf "$BUILD" "$TOP/results"
 # Only what is ours: the folder may be one of the user's.
 if [ -n "$all" ] && [ -d "$CACHE" ]; then
-	rm -rf "$CACHE"/{*.git,b4,ccache,debian,qemu-*,sparse,*.lock}
+	rm -rf "$CACHE"/{*.git,b4,ccache,debian,mutants,qemu-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"
 fi

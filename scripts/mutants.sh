@@ -27,12 +27,12 @@ unmutated kernel has to pass the same runs. What each run left is in
 results/mutants/NAME.
 
 A run that reaches a time limit is repeated once, with limits twice as long.
-It may be stopped at any time, and goes on where it was: a mutant whose verdict was
-made by the same patches, suites, configuration and scripts is not run again, unless
-FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
+It may be stopped at any time, and goes on where it was: a mutant is not run again if
+it, the files that it breaks, its suite, what the guests contain and the configuration
+are those of its verdict, unless FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
 
-exit: 0 all were killed, or survive as they must; 1 not so; 2 usage, a mutant that
-does not apply or build, or tests that fail without any mutant.
+exit: 0 all were killed, or survive as they must; 1 not so, or one does not apply or
+build; 2 usage, or tests that fail without any mutant.
 END
 }
 case ${1:-} in
@@ -102,7 +102,9 @@ for name in "${names[@]}"; do
 	done < <(header "$name" Run)
 done
 
-mkdir -p "$work" "$results"
+# They outlive build/ and results/: all mutants take many days.
+verdicts=$CACHE/mutants
+mkdir -p "$work" "$results" "$verdicts"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
 # What one that was killed had no time to remove.
@@ -165,30 +167,38 @@ run_tests() {
 
 run_dir() { echo "$1/${*:2}" | tr ' ' -; }
 
-# inputs_id: of what the verdict on the standard input depends on, and of that
+# inputs_id SUITE: of what the verdict on the standard input, a mutant or a run, depends on, and of that. Of the kernel the
+# files that a mutant breaks: the series, and scripts/, are worked on meanwhile.
 inputs_id() {
+	local input
+	input=$(cat)
 	{
-		bench_id
-		kgit "$tree" rev-parse 'HEAD^{tree}'
-		cat "$TOP/scripts/mutants.sh" -
+		echo "$input"
+		if [[ $input == *$'\n+++ b/'* ]]; then
+			sed -n 's,^+++ b/,HEAD:,p' <<<"$input" | xargs git -C "$tree" rev-parse 2>/dev/null || true
+		else
+			git -C "$tree" rev-parse 'HEAD^{tree}'
+		fi
+		(cd "$TOP" && find "selftests/suites/$1" selftests/{guest,modules,programs} kernel-config -type f -print0 |
+			LC_ALL=C sort -z | xargs -0 sha256sum)
 	} | sha256sum | cut -c -64
 }
 
-# keep DIR ID RESULT: the verdict on the standard input, unless somebody edited the bench since ID was taken
-keep() { [ "$(inputs_id)" != "$2" ] || echo "$2 $3" >"$1/verdict"; }
+# keep NAME ID SUITE VERDICT: on the standard input, unless somebody edited what ID stands for
+keep() { [ "$(inputs_id "$3")" != "$2" ] || echo "$2 $4" >"$verdicts/$1"; }
 
-# kept DIR ID: that verdict, if there is one and it need not be made again
+# kept NAME ID: that verdict, if there is one and it need not be made again
 kept() {
-	local id result
-	[ -z "${FRESH:-}" ] || rm -f "$1/verdict"
-	[ -f "$1/verdict" ] && read -r id result <"$1/verdict" && [ "$id" = "$2" ] && echo "$result"
+	local id verdict
+	[ -z "${FRESH:-}" ] || rm -f "$verdicts/$1"
+	[ -f "$verdicts/$1" ] && read -r id verdict <"$verdicts/$1" && [ "$id" = "$2" ] && echo "$verdict"
 }
 
 declare -A before=()
 todo=()
 for name in "${names[@]}"; do
-	if result=$(kept "$results/$name" "$(inputs_id <"$mutants/$name.patch")"); then
-		before[$name]=$result
+	if verdict=$(kept "$name" "$(inputs_id "$(suite_of "$name")" <"$mutants/$name.patch")"); then
+		before[$name]=$verdict
 	else
 		todo+=("$name")
 	fi
@@ -199,8 +209,8 @@ step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
 mapfile -t runs < <(for name in "${todo[@]}"; do
 	header "$name" Run | sed "s/^/$(suite_of "$name") /"
 done | sort -u | while read -r run; do
-	id=$(inputs_id <<<"$run")
-	kept "$(run_dir "$results/unmutated" "$run")" "$id" >/dev/null || echo "$id $run"
+	id=$(inputs_id "${run%% *}" <<<"$run")
+	kept "$(run_dir unmutated "$run" | tr / -)" "$id" >/dev/null || echo "$id $run"
 done)
 if [ ${#runs[@]} -gt 0 ]; then
 	mapfile -t kernels < <(printf '%s\n' "${runs[@]}" | cut -d ' ' -f 3 | sort -u)
@@ -215,7 +225,7 @@ for run in "${runs[@]}"; do
 	n=$((n + 1))
 	dir=$(run_dir "$results/unmutated" "${words[@]}")
 	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
-	keep "$dir" "$id" ok <<<"$run"
+	keep "$(run_dir unmutated "$run" | tr / -)" "$id" "${words[0]}" passed <<<"$run"
 	[ ! -f "$work/kernels/${words[1]}/boot" ] || cp "$work/kernels/${words[1]}/boot" "$work/boot-${words[1]}"
 	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 done
@@ -230,21 +240,23 @@ some() {
 
 # test_mutant NAME: sets verdict, and result to ok or not ok
 test_mutant() {
-	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree id rc
-	id=$(inputs_id <"$mutants/$name.patch")
+	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree id rc kernels
+	result='not ok' verdict=''
+	id=$(inputs_id "$(suite_of "$name")" <"$mutants/$name.patch")
 	unmutate
 	expected=$(header "$name" Killed-by)
 	suite=$(suite_of "$name")
 	[ -z "$(header "$name" Module)" ] || where=$work
+	mapfile -t kernels < <(header "$name" Run | cut -d ' ' -f 1 | sort -u)
 	# The ceiling: what is not in build/mutants/tree is in no git tree.
-	GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/apply.log" 2>&1 || {
-		cat "$tmp/apply.log" >&2
-		die "$mutants/$name.patch does not apply to ${where#"$TOP/"}"
-	}
-	# shellcheck disable=SC2046
-	build $(header "$name" Run | cut -d ' ' -f 1 | sort -u) >"$tmp/build.log" 2>&1 || {
+	if ! GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/build.log" 2>&1; then
+		verdict="DOES NOT APPLY to ${where#"$TOP/"}"
+	elif ! build "${kernels[@]}" >"$tmp/build.log" 2>&1; then
+		verdict="DOES NOT BUILD"
+	fi
+	[ -z "$verdict" ] || {
 		cat "$tmp/build.log" >&2
-		die "$mutants/$name.patch does not build"
+		return 0
 	}
 	rm -rf "$tmp/out"
 	mkdir "$tmp/out"
@@ -271,7 +283,6 @@ test_mutant() {
 			rest+=" $test"
 		fi
 	done
-	result='not ok'
 	# shellcheck disable=SC2086 # one test a word
 	if [ -n "$by" ]; then
 		result=ok verdict="killed by $(some $by $rest)"
@@ -285,7 +296,7 @@ test_mutant() {
 		result=ok verdict="survives: $(header "$name" Survives)"
 	fi
 	printf '%s\n' "$verdict" >"$tmp/out/conclusion.txt"
-	keep "$tmp/out" "$id" "$result" <"$mutants/$name.patch"
+	keep "$name" "$id" "$suite" "$result: $verdict" <"$mutants/$name.patch"
 	rm -rf "${results:?}/$name"
 	mv "$tmp/out" "$results/$name"
 }
@@ -294,8 +305,8 @@ n=0 tested=0 began=$(date +%s)
 for name in "${names[@]}"; do
 	n=$((n + 1))
 	if [ -n "${before[$name]:-}" ]; then
-		result=${before[$name]}
-		[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: $(cat "$results/$name/conclusion.txt")"
+		result=${before[$name]%%: *}
+		[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: ${before[$name]#*: }"
 	else
 		test_mutant "$name"
 		tested=$((tested + 1))

@@ -97,17 +97,8 @@ for ((boot = 1; boot <= ${BOOTS:-5}; boot++)); do
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no such group"
 
-tmp=$(mktemp -d)
+scratch "${TMPDIR:-/tmp}"
 set -m
-# shellcheck disable=SC2317 # called by the trap
-cleanup() {
-	trap '' INT TERM
-	end_jobs
-	rm -rf "$tmp"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 jobs=${JOBS:-$(nproc)} finished=0
 declare -A running=()

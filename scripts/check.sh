@@ -243,13 +243,6 @@ finish() {
 
 # Each is a process group, so that all of it ends with this script.
 set -m
-# shellcheck disable=SC2317 # called by the trap
-cleanup() {
-	trap '' INT TERM
-	end_jobs
-	rm -rf "$tmp"
-}
-trap cleanup EXIT
 for name in "${names[@]}"; do
 	# Those that compile use all processors and the same tree.
 	jobs=1

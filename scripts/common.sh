@@ -217,10 +217,11 @@ scratch() {
 end_scratch() {
 	trap '' HUP INT TERM
 	end_attended
+	end_jobs
 	rm -rf "$tmp"
 }
 
-# end_jobs: for the trap of who has jobs in the background, each a process group of its own (set -m)
+# end_jobs: what is in the background, each a process group of its own (set -m)
 end_jobs() {
 	local pid
 	for pid in $(jobs -p); do

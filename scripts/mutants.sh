@@ -29,7 +29,8 @@ results/mutants/NAME.
 A run that reaches a time limit is repeated once, with limits twice as long.
 It may be stopped at any time, and goes on where it was: a mutant is not run again if
 it, the files that it breaks, its suite, what the guests contain and the configuration
-are those of its verdict, unless FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
+are those of its verdict, unless FRESH=1 says so. Closes with "N passed, N failed,
+N skipped" of all.
 
 exit: 0 all were killed, or survive as they must; 1 not so, or one does not apply or
 build; 2 usage, or tests that fail without any mutant.

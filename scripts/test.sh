@@ -113,18 +113,9 @@ while read -r suite; do
 	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)
 
-tmp=$(mktemp -d)
+scratch "${TMPDIR:-/tmp}"
 # Each job is a process group (set -m), so that all of it ends with this script.
 set -m
-# shellcheck disable=SC2317 # called by the trap
-cleanup() {
-	trap '' INT TERM
-	end_jobs
-	rm -rf "$tmp"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 # What is no VM run, and the sum of all, goes where the kernel under test gives the name.
 for kernel in normal unpatched; do

@@ -4,7 +4,7 @@
  * paging MR of a ConnectX is.
  *
  * The device page table stands for the translation table in the hardware. DMA goes by it alone, and
- * it is only written where mlx5 writes its own: from what ib_umem_odp_dma_addr() says after
+ * it is only written where mlx5 writes its own: from what hmm_dma_map_pfn() says after
  * ib_umem_odp_map_dma_and_lock(), and in the notifier. What one of them leaves behind the device
  * will use.
  *
@@ -49,28 +49,35 @@ static void edu_odp_count(struct edu_mirror *m)
 }
 
 /*
- * Write pages @first to @first + @n - 1 to the device page table, with the mutex of the umem held.
- * In whole blocks, as mlx5 does.
+ * DMA map pages @first to @first + @n - 1 and write them to the device page table, with the mutex of
+ * the umem held. In whole blocks, as mlx5 does, and up to the first page that cannot be mapped.
  */
-static void edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags)
+static int edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags)
 {
 	struct ib_umem_odp *umem = m->umem;
+	struct device *dev = umem->umem.ibdev->dma_device;
 	unsigned int order = umem->page_shift - PAGE_SHIFT;
 	unsigned long block = (unsigned long)EDU_HMM_BLOCK << order;
 	struct pci_p2pdma_map_state state = {};
 	unsigned long i, sub, last, entry, old;
 	dma_addr_t dma;
+	int ret = 0;
 
 	last = min(round_up(first + n, block), ib_umem_odp_num_pages(umem) << order);
 	guard(mutex)(&m->lock);
 	for (i = round_down(first, block); i < last; i++) {
 		sub = i & ((1UL << order) - 1);
-		entry = umem->map.pfn_list[i >> order] + sub;
-		dma = ib_umem_odp_dma_addr(umem, i >> order, &state);
-		if (dma == DMA_MAPPING_ERROR) {
-			entry = 0;
-			dma = 0;
-		} else {
+		old = umem->map.pfn_list[i >> order];
+		entry = 0;
+		dma = 0;
+		if (old & HMM_PFN_VALID) {
+			dma = hmm_dma_map_pfn(dev, &umem->map, i >> order, &state);
+			if (dma_mapping_error(dev, dma)) {
+				ret = -EFAULT;
+				break;
+			}
+			umem->npages += !(old & HMM_PFN_DMA_MAPPED);
+			entry = umem->map.pfn_list[i >> order] + sub;
 			dma += sub << PAGE_SHIFT;
 		}
 		if (flags & EDU_HMM_DOWNGRADE || !umem->umem.writable)
@@ -85,6 +92,7 @@ static void edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned lo
 	}
 	m->stats.faults++;
 	edu_odp_count(m);
+	return ret;
 }
 
 static void edu_odp_remove_obstacle(struct edu_mirror *m)
@@ -177,9 +185,9 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 			break;
 	}
 	if (ret >= 0) {
-		edu_odp_enter(m, first, npages, flags);
+		ret = edu_odp_enter(m, first, npages, flags);
 	} else {
-		/* Part of it may have been mapped. */
+		/* Part of it may have been found. */
 		mutex_lock(&umem->umem_mutex);
 		scoped_guard(mutex, &m->lock)
 			edu_odp_count(m);

@@ -221,10 +221,7 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 	return 0;
 }
 
-/*
- * What populate_mtt() of mlx5 does. The patches have moved the mapping from there to the core, so
- * that only both together can be compared.
- */
+/* What populate_mtt() of mlx5 does. */
 static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 {
 	struct pci_p2pdma_map_state state = {};
@@ -238,16 +235,10 @@ static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 			table[i] = 0;
 			continue;
 		}
-#ifdef HMM_P2P_PATCHED
-		dma = ib_umem_odp_dma_addr(umem, i, &state);
-		if (dma == DMA_MAPPING_ERROR)
-			return -EFAULT;
-#else
 		dma = hmm_dma_map_pfn(umem->umem.ibdev->dma_device, &umem->map, i, &state);
 		if (ib_dma_mapping_error(umem->umem.ibdev, dma))
 			return -EFAULT;
 		umem->npages++;
-#endif
 		dma |= 1;
 		if (pfn & HMM_PFN_WRITE)
 			dma |= 2;

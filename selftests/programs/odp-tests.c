@@ -271,6 +271,34 @@ TEST_F_TIMEOUT(odp, map_error, 120)
 	EXPECT_TRUE(filled(self->mem + 4 * PAGE, 4 * PAGE, (n - 4) * PAGE, 1));
 }
 
+/* The driver of the device uses a bounce buffer for something else while a range is registered. */
+TEST_F_TIMEOUT(odp, bounced, 120)
+{
+	int fd = self->imp[0], reach = reachable(self->how[0]), shape;
+	const int n = 8;
+
+	shape = reg(fd, self->mem, NPAGES);
+	ASSERT_GT(shape, 0);
+	if (shape != EDU_HMM_DIRECT)
+		SKIP(return, "the addresses are kept here");
+	fill(self->mem, 2 * n * PAGE, 1);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	ASSERT_EQ(fault(self, fd, self->mem + n * PAGE, n, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(call(fd, EDU_HMM_BOUNCE, NULL), 0);
+
+	/* Mapped before, once more, and for the first time. */
+	EXPECT_EQ(fault(self, fd, self->mem + n * PAGE, n, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(fault(self, fd, self->mem, n, EDU_HMM_WRITE), 0);
+	EXPECT_COUNTS(fd, 2 * n, reach ? n : 0, reach ? 0 : n);
+	ASSERT_EQ(madvise(self->mem + n * PAGE, n * PAGE, MADV_DONTNEED), 0);
+	EXPECT_COUNTS(fd, n, reach ? n : 0, reach ? 0 : n);
+	if (self->data || !reach) {
+		ASSERT_EQ(dma(fd, self->mem, self->buf, n * PAGE, EDU_HMM_NO_FAULT), 0);
+		EXPECT_TRUE(filled(self->buf, 0, n * PAGE, 1));
+	}
+	EXPECT_EQ(call(fd, EDU_HMM_NO_BOUNCE, NULL), 0);
+}
+
 static bool set_attr(const char *attr, const char *value)
 {
 	char path[96];

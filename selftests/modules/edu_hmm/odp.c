@@ -323,9 +323,49 @@ free:
 	return ret;
 }
 
+/* What is above 4 GiB takes a bounce buffer if the device has 32 address bits. */
+static int edu_odp_bounce(struct edu_mirror *m)
+{
+	struct device *dev = &m->edu->pdev->dev;
+	u64 mask = dma_get_mask(dev);
+	struct page *page;
+	dma_addr_t dma;
+	int ret = -ENXIO;
+
+	guard(rwsem_read)(&m->edu->gone_lock);
+	if (m->edu->gone)
+		return -ENODEV;
+	page = alloc_page(GFP_KERNEL);
+	if (!page)
+		return -ENOMEM;
+	/* Not by dma_set_mask(), which makes dma_need_unmap() false again. */
+	*dev->dma_mask = DMA_BIT_MASK(32);
+	if (page_to_phys(page) > DMA_BIT_MASK(32)) {
+		dma = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
+		ret = dma_mapping_error(dev, dma);
+		if (!ret)
+			dma_unmap_page(dev, dma, PAGE_SIZE, DMA_TO_DEVICE);
+	}
+	*dev->dma_mask = mask;
+	__free_page(page);
+	if (!ret && !dma_need_unmap(dev))
+		ret = -EINVAL;
+	return ret;
+}
+
 static long edu_odp_ioctl(struct edu_mirror *m, unsigned int command, void __user *arg)
 {
-	return command == EDU_HMM_OBSTRUCT ? edu_odp_obstruct(m, arg) : -ENOTTY;
+	struct device *dev = &m->edu->pdev->dev;
+
+	switch (command) {
+	case EDU_HMM_OBSTRUCT:
+		return edu_odp_obstruct(m, arg);
+	case EDU_HMM_BOUNCE:
+		return edu_odp_bounce(m);
+	case EDU_HMM_NO_BOUNCE:
+		return dma_set_mask(dev, dma_get_mask(dev));
+	}
+	return -ENOTTY;
 }
 
 const struct edu_backend edu_odp_backend = {

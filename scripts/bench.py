@@ -2,7 +2,7 @@
 """What runs of the suite cost say together.
 
 usage: bench.py read OUT RUN...      the counts of these folders, into a file
-       bench.py others OLD NEW       two of these folders, of the base and of the patches: nobody pays for what he does not use
+       bench.py others OLD NEW       two of these folders, of the base and of the patches: callers without the flag pay little
        bench.py report FILE DIR      DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
        bench.py judge FILE           the bars alone, passed or missed
        bench.py compare OLD NEW      what has changed between two files
@@ -20,9 +20,10 @@ from statistics import median
 
 FAIL, USAGE = 1, 2
 
-# What others may pay more, in instructions: a test and its jump for each page of others that is met. And one for the only
-# page asked for of a huge one of one's own: the base reports the wrong page there, to mend that takes two more than are saved.
-MAY_COST = {r"other\.pte\.look": 2 * 512, r"other\.\w+(\.1)?\.look": 2, r"own\.pmd\.1\.\w+": 1}
+# What callers that do not ask for aliases may take, as a part of what they take in the base. A snapshot that meets a private
+# page of others in each of 512 entries looks at the owner in a function of its own, and does nothing else.
+MAY_TAKE = 1.03
+MAY_TAKE_OF = {r"other\.pte\.look": 1.10}
 # These wait for a grace period or another thread, which does not always take the same.
 WAITS = r"windows\.steal\..*|revoke\.(exit|unbind)\..*"
 # What the exporter does (test_hmm) to move its pages is not what others pay for the walk.
@@ -86,8 +87,8 @@ def counted(file):
     return found
 
 
-def may_cost(case):
-    return next((n for pattern, n in MAY_COST.items() if re.fullmatch(pattern, case)), 0)
+def may_take(case):
+    return next((n for pattern, n in MAY_TAKE_OF.items() if re.fullmatch(pattern, case)), MAY_TAKE)
 
 
 def others(old, new):
@@ -99,7 +100,7 @@ def others(old, new):
     for number, name in enumerate(names, 1):
         before = min(a[name][1])
         after = min(b[name][1]) if name in b else None
-        good = after is not None and after <= before + may_cost(name)
+        good = after is not None and after <= before * may_take(name)
         rc = rc if good else FAIL
         print(f"# {name}: {before:.0f} instructions for {a[name][0]} pages, now {'none' if after is None else format(after, '.0f')}")
         print(f"{'' if good else 'not '}ok {number} {name}")
@@ -168,10 +169,10 @@ class Report:
         worse = []
         for case, old, new in self.both("others", "none"):
             self.say(f"| {case} | {old[1]} | {old[0]:.0f} | {new[0]:.0f} | {new[0] - old[0]:+.0f} | {max(old[2], new[2]):.2f} % |")
-            if not re.fullmatch(NOT_JUDGED, case) and new[0] > old[0] + may_cost(case):
+            if not re.fullmatch(NOT_JUDGED, case) and new[0] > old[0] * may_take(case):
                 worse.append(case)
         self.say()
-        self.bar(not worse, "no instruction more on present and own pages and on holes, one test for pages of others"
+        self.bar(not worse, "at most 3 % more, and 10 % for a snapshot of nothing but pages of others"
                  + (f"; not so: {', '.join(worse)}" if worse else ""))
 
     def odp(self):
@@ -194,11 +195,13 @@ class Report:
                 self.say(f"| {topology} | {case} | {old[1]} | {per_page(old)} + {per_page(undo[0])} | "
                          f"{per_page(new)} + {per_page(undo[1])} | {change(old, new)} | {change(*both)} | "
                          f"{max(old[2], new[2]):.2f} % |")
-                worst[topology, case] = both[1][0] / both[0][0]
+                worst.setdefault(old[1] >= 16, {})[topology, case] = both[1][0] / both[0][0]
         self.say()
-        if worst:
-            where = max(worst, key=worst.get)
-            self.bar(worst[where] <= 1.03, f"at most 3 % more for a page (most: {100 * (worst[where] - 1):+.1f} %, {' '.join(where)})")
+        for many, most, pages in ((False, 10, "less than 16 pages"), (True, 3, "16 pages and more")):
+            if many in worst:
+                where = max(worst[many], key=worst[many].get)
+                self.bar(worst[many][where] <= 1 + most / 100,
+                         f"{pages}: at most {most} % more for a page (most: {100 * (worst[many][where] - 1):+.1f} %, {' '.join(where)})")
 
     def alias(self):
         if not self.measured("alias"):
@@ -221,7 +224,7 @@ class Report:
                 self.say(f"| {what}, {case} | {a[1]} | {per_page(a)} | {per_page(m)} | {per_page((bare, m[1], 0))} | "
                          f"{m[0] / a[0]:.1f} | {bare / a[0]:.1f} | {max(a[2], m[2]):.2f} % |")
         self.say()
-        for case, least in (("pte.512", 20), ("pmd.512", 50)):
+        for case, least in (("pte.1", 3), ("pte.512", 15), ("pmd.512", 50)):
             a, m = self.get("alias", "switch", "alias." + case), self.get("alias", "switch", "migrate." + case)
             one = self.get("alias", "switch", "copy.bar")
             times = (m[0] - m[1] * one[0]) / a[0] if a and m and one else 0

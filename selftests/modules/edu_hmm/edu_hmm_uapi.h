@@ -221,7 +221,7 @@ struct edu_hmm_stats {
 #define EDU_HMM_STATS		_IOR('E', 0x06, struct edu_hmm_stats)
 #define EDU_HMM_OBSTRUCT	_IOW('E', 0x07, struct edu_hmm_obstruct)
 /*
- * Of /dev/edu_odpN without an IOMMU: map memory that takes a bounce buffer, and unmap it. After that
+ * Of /dev/edu_odpN without an IOMMU: map memory that takes a bounce buffer, and unmap it. Then
  * dma_need_unmap() is true for the device, until EDU_HMM_NO_BOUNCE.
  */
 #define EDU_HMM_BOUNCE		_IO('E', 0x08)

@@ -86,13 +86,13 @@ module() { # NAME [KERNEL...]
 	done
 }
 
-kselftest() { # DIR
+kselftest() {
 	local f
-	[ -d "$kdir/kselftest/$1" ] || die "$manifest: no $kdir/kselftest/$1: run 'make' first"
+	[ -d "$kdir/kselftest" ] || die "$manifest: no $kdir/kselftest: run 'make' first"
 	while read -r f; do
-		file "/kselftest/$1/$f" "$kdir/kselftest/$1/$f"
-		libraries "$kdir/kselftest/$1/$f"
-	done < <(cd "$kdir/kselftest/$1" && find . -type f -printf '%P\n')
+		file "/kselftest/$f" "$kdir/kselftest/$f"
+		libraries "$kdir/kselftest/$f"
+	done < <(cd "$kdir/kselftest" && find . -type f -printf '%P\n')
 }
 
 # The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
@@ -170,7 +170,8 @@ fi
 {
 	cat "$tmp/dirs"
 	echo "nod /dev/console 0600 0 0 c 5 1"
-	sort -u "$list"
+	# A program of the host comes before the applet of the same name.
+	sort -u "$list" | awk '!seen[$2]++'
 } >"$tmp/all"
 
 # Named after the entries and the content of each file, not after the paths on this machine.

@@ -19,7 +19,7 @@ END
 
 # Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
 mm_programs=(hmm-tests)
-mm_files=(test_hmm.sh)
+mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
 # Folders of tools/testing/selftests whose scripts the guest runs; those of rdma read the helpers in the other one.
 script_folders=(rdma kselftest)
 # The modules of the core: those of selftests/suites/table/manifest.
@@ -213,9 +213,14 @@ selftests() {
 		}
 		install -s "$work/$p" "$tmp/kselftest/mm/$p"
 	done
-	for p in "${mm_files[@]}"; do
-		install "$mm/$p" "$tmp/kselftest/mm/$p"
-	done
+	# shellcheck disable=SC2068 # patterns
+	(cd "$mm" && install ${mm_files[@]} "$tmp/kselftest/mm")
+	# For run_kselftest.sh: of the list that an installation has, the tests that are here.
+	{
+		make -s --no-print-directory -C "$mm" OUTPUT="$work" COLLECTION=mm emit_tests >"$work/list" 2>>"$log" </dev/null &&
+			(cd "$tmp/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$tmp/kselftest/kselftest-list.txt"
+	} || die -c "$EX_FAIL" "$kernel: selftests/mm lists no test, the whole log is $log"
+	install "$src/tools/testing/selftests/run_kselftest.sh" "$tmp/kselftest"
 	for p in "${script_folders[@]}"; do
 		mkdir "$tmp/kselftest/$p"
 		install "$src/tools/testing/selftests/$p"/*.sh "$tmp/kselftest/$p"

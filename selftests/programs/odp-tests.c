@@ -215,8 +215,8 @@ static bool virtio_iommu(void)
 }
 
 /*
- * The third of eight pages cannot be mapped. Where an alias cannot be mapped, RAM cannot, either: the
- * call fails, nothing migrates, and the entry is as it was before.
+ * The third of eight pages cannot be mapped. Where an alias cannot be mapped, RAM cannot, either:
+ * the call fails, nothing migrates, and the entry is as it was before.
  */
 TEST_F_TIMEOUT(odp, map_error, 120)
 {

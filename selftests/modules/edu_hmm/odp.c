@@ -49,8 +49,8 @@ static void edu_odp_count(struct edu_mirror *m)
 }
 
 /*
- * DMA map pages @first to @first + @n - 1 and write them to the device page table, with the mutex of
- * the umem held. In whole blocks, as mlx5 does, and up to the first page that cannot be mapped.
+ * DMA map pages @first to @first + @n - 1 and write them to the device page table, with the mutex
+ * of the umem held. In whole blocks, as mlx5 does, and up to the first page that cannot be mapped.
  */
 static int edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned long n, u32 flags)
 {

@@ -4,230 +4,9 @@
  * process moves to VRAM and back; the model's back door loads and stores at the same addresses as a
  * shader would, and says where the GPU's page tables lead and what VRAM holds.
  */
-#define _GNU_SOURCE
-#define __user
-#include <fcntl.h>
-#include <glob.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
+#include "nouveau.h"
 
-#include "door.h"
 #include "edu_hmm_uapi.h"
-#include "nouveau_drm.h"
-
-#include "kselftest_harness.h"
-
-#define PAGE		4096UL
-#define HUGE		(2UL << 20)
-#define NPAGES		32
-
-/* The kernel's own buffers are there. GPFIFO entries have 40 bits for an address. */
-#define HOLE		((void *)(64UL << 30))
-#define HOLE_SIZE	(4UL << 30)
-
-struct stats {
-#define X(name) uint64_t name;
-	DOOR_STATS(X) DOOR_FAILURES(X)
-#undef X
-};
-
-struct gpu {
-	int drm;
-	volatile uint8_t *door;
-	unsigned int channel;
-	char *mem;		/* NPAGES, in small pages */
-};
-
-/* ---- the back door ---- */
-
-static void put(volatile uint8_t *door, unsigned int at, uint32_t val)
-{
-	*(volatile uint32_t *)(door + at) = val;
-}
-
-static uint32_t get(volatile uint8_t *door, unsigned int at)
-{
-	return *(volatile uint32_t *)(door + at);
-}
-
-static struct stats stats(volatile uint8_t *door)
-{
-	union {
-		struct stats s;
-		uint32_t word[sizeof(struct stats) / 4];
-	} u;
-
-	for (size_t i = 0; i < sizeof(u) / 4; i++)
-		u.word[i] = get(door, DOOR_COUNTERS + 4 * i);
-	return u.s;
-}
-
-static void pause_ms(unsigned int ms)
-{
-	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
-}
-
-static void begin(struct gpu *self, enum door_op op, const void *va, size_t len)
-{
-	put(self->door, DOOR_CHID, self->channel);
-	put(self->door, DOOR_VA, (uintptr_t)va);
-	put(self->door, DOOR_VA + 4, (uintptr_t)va >> 32);
-	put(self->door, DOOR_LEN, len);
-	put(self->door, DOOR_OP, op);
-}
-
-static enum door_status finish(struct gpu *self)
-{
-	enum door_status is;
-
-	for (int i = 0; i < 3000; i++) {
-		is = get(self->door, DOOR_STATUS);
-		if (is != DOOR_BUSY)
-			return is;
-		pause_ms(10);
-	}
-	return is;
-}
-
-static enum door_status gpu(struct gpu *self, enum door_op op, const void *va, size_t len)
-{
-	begin(self, op, va, len);
-	return finish(self);
-}
-
-static uint32_t door_word(struct gpu *self, size_t i)
-{
-	return get(self->door, DOOR_DATA + 4 * i);
-}
-
-/* ---- memory ---- */
-
-static uint32_t pattern(size_t i, unsigned int seed)
-{
-	return (i + 1) * 2654435761U + seed * 40503;
-}
-
-static void fill(void *to, size_t size, unsigned int seed)
-{
-	for (size_t i = 0; i < size / 4; i++)
-		((uint32_t *)to)[i] = pattern(i, seed);
-}
-
-static size_t wrong(const void *mem, size_t size, unsigned int seed)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < size / 4; i++)
-		n += ((const uint32_t *)mem)[i] != pattern(i, seed);
-	return n;
-}
-
-/* A swap entry that is in no swap: device-private. */
-static bool in_vram(const void *page)
-{
-	uint64_t e = 0;
-	int fd = open("/proc/self/pagemap", O_RDONLY);
-	ssize_t n = pread(fd, &e, sizeof(e), (uintptr_t)page / PAGE * sizeof(e));
-
-	close(fd);
-	return n == sizeof(e) && e >> 62 == 1;
-}
-
-static size_t pages_in_vram(const char *mem, size_t n)
-{
-	size_t there = 0;
-
-	for (size_t i = 0; i < n; i++)
-		there += in_vram(mem + i * PAGE);
-	return there;
-}
-
-static int to_vram(int drm, void *mem, size_t size)
-{
-	struct drm_nouveau_svm_bind b = {
-		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
-				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
-			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
-				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
-		.va_start = (uintptr_t)mem,
-		.va_end = (uintptr_t)mem + size,
-		.npages = size / PAGE,
-	};
-
-	return ioctl(drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
-}
-
-static char *map(size_t size, int advice)
-{
-	char *p = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		       0);
-
-	if (p == MAP_FAILED)
-		return p;
-	p = (char *)(((uintptr_t)p + HUGE - 1) & ~(HUGE - 1));
-	madvise(p, size, advice);
-	return p;
-}
-
-/* Where the page tables of the GPU lead. */
-static uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
-{
-	if (gpu(self, DOOR_WALK, va, 0) != DOOR_DONE)
-		return ~0U;
-	*addr = get(self->door, DOOR_ADDR) | (uint64_t)get(self->door, DOOR_ADDR + 4) << 32;
-	return get(self->door, DOOR_FLAGS);
-}
-
-static bool open_gpu(struct gpu *self)
-{
-	struct drm_nouveau_channel_alloc c = { .fb_ctxdma_handle = ~0U,
-					       .tt_ctxdma_handle = NOUVEAU_FIFO_ENGINE_CE };
-	struct drm_nouveau_svm_init i = { (uintptr_t)HOLE, HOLE_SIZE };
-	glob_t found;
-	int fd;
-
-	self->drm = open("/dev/dri/renderD128", O_RDWR);
-	if (self->drm < 0 || glob("/sys/bus/pci/drivers/nouveau/0*/resource5", 0, NULL, &found))
-		return false;
-	fd = open(found.gl_pathv[0], O_RDWR | O_SYNC);
-	globfree(&found);
-	self->door =
-		mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (self->door == MAP_FAILED ||
-	    mmap(HOLE, HOLE_SIZE, PROT_NONE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
-		 0) != HOLE ||
-	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i) ||
-	    ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c))
-		return false;
-	self->channel = c.channel;
-	self->mem = map(NPAGES * PAGE, MADV_NOHUGEPAGE);
-	if (self->mem == MAP_FAILED)
-		return false;
-	fill(self->mem, NPAGES * PAGE, 1);
-	return true;
-}
-
-static void close_gpu(struct __test_metadata *_metadata, struct gpu *self)
-{
-	struct stats s;
-
-	/* The driver is idle: what it has taken from the page tables, no TLB may still have. */
-	put(self->door, DOOR_CHECK, 1);
-	s = stats(self->door);
-	EXPECT_EQ(s.violations, 0);
-	EXPECT_EQ(s.unknown_registers, 0);
-	EXPECT_EQ(s.unknown_methods, 0);
-	EXPECT_EQ(s.bar_faults, 0);
-	EXPECT_EQ(s.iommu_faults, 0);
-	close(self->drm);
-}
 
 /* ---- the GPU and the process ---- */
 
@@ -369,15 +148,87 @@ TEST_F(svm, huge)
 }
 
 /* A store to what the process may only read is cancelled, and the channel dies. */
-TEST_F(svm, cancel)
+static void cancel(struct __test_metadata *_metadata, struct gpu *g)
 {
-	struct gpu *g = &self->gpu;
 	struct stats before = stats(g->door), after;
 
 	ASSERT_EQ(mprotect(g->mem, PAGE, PROT_READ), 0);
 	EXPECT_EQ(gpu(g, DOOR_STORE, g->mem, 4), DOOR_FAILED);
 	after = stats(g->door);
 	EXPECT_EQ(after.cancels - before.cancels, 1);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+TEST_F(svm, cancel)
+{
+	cancel(_metadata, &self->gpu);
+}
+
+TEST_F(svm, cancel_in_vram)
+{
+	ASSERT_EQ(to_vram(self->gpu.drm, self->gpu.mem, PAGE), 0);
+	cancel(_metadata, &self->gpu);
+}
+
+/*
+ * After mprotect() and back memory in VRAM is read-only in the page table of the CPU until somebody
+ * writes, and that may be the GPU.
+ */
+static void was_read_only(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
+{
+	struct stats before, after;
+
+	fill(mem, size, 1);
+	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(mprotect(mem, size, PROT_READ), 0);
+	ASSERT_EQ(mprotect(mem, size, PROT_READ | PROT_WRITE), 0);
+	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	before = stats(g->door);
+	put(g->door, DOOR_DATA, 4711);
+	ASSERT_EQ(gpu(g, DOOR_STORE, mem, 4), DOOR_DONE);
+	after = stats(g->door);
+	EXPECT_LE(after.faults - before.faults, 4);
+	EXPECT_EQ(*(uint32_t *)mem, 4711);
+	*(uint32_t *)mem = pattern(0, 1);
+	EXPECT_EQ(wrong(mem, size, 1), 0);
+}
+
+TEST_F(svm, was_read_only)
+{
+	was_read_only(_metadata, &self->gpu, self->gpu.mem, NPAGES * PAGE);
+}
+
+TEST_F(svm, was_read_only_huge)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	was_read_only(_metadata, &self->gpu, mem, HUGE);
+}
+
+/* After fork() it is so for both. What the GPU stores is the parent's, not the child's. */
+TEST_F(svm, forked)
+{
+	struct gpu *g = &self->gpu;
+	int stored[2], status;
+	pid_t child;
+	char c;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(pipe(stored), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		close(stored[1]);
+		_exit(read(stored[0], &c, 1) != 1 || wrong(g->mem, NPAGES * PAGE, 1));
+	}
+	put(g->door, DOOR_DATA, 4711);
+	ASSERT_EQ(gpu(g, DOOR_STORE, g->mem, 4), DOOR_DONE);
+	ASSERT_EQ(write(stored[1], "s", 1), 1);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(*(uint32_t *)g->mem, 4711);
+	*(uint32_t *)g->mem = pattern(0, 1);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
@@ -473,6 +324,243 @@ TEST_F(svm, store_while_moving)
 	EXPECT_EQ(*(uint32_t *)g->mem, 4711);
 	for (size_t i = 1; i < NPAGES * PAGE / 4; i++)
 		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+}
+
+/*
+ * The process gives up a page of a huge one, which is one PTE of the GPU: it reaches the page no
+ * more, and the others are where they were, with what they had.
+ */
+static void in_parts(struct __test_metadata *_metadata, struct gpu *g, bool vram)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+	uint64_t addr;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, HUGE, 3);
+	if (vram)
+		ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 9 * PAGE, 4), DOOR_DONE);
+	ASSERT_EQ(walk(g, mem, &addr) >> DOOR_SHIFT, 21);
+	ASSERT_EQ(madvise(mem + 9 * PAGE, PAGE, MADV_DONTNEED), 0);
+	EXPECT_EQ(walk(g, mem + 9 * PAGE, &addr) & DOOR_VALID, 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 11 * PAGE, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(11 * PAGE / 4, 3));
+	/* Not the first page first: it is where a copy of the wrong one would come from. */
+	for (int i = 511; i >= 0; i--)
+		for (size_t k = i * PAGE / 4; k < (i + 1) * PAGE / 4; k++)
+			ASSERT_EQ(((uint32_t *)mem)[k], i == 9 ? 0 : pattern(k, 3));
+}
+
+TEST_F(svm, huge_in_parts)
+{
+	in_parts(_metadata, &self->gpu, true);
+}
+
+TEST_F(svm, huge_in_parts_ram)
+{
+	in_parts(_metadata, &self->gpu, false);
+}
+
+/* The GPU mirrors one process: another one that has the file cannot move its memory with it. */
+TEST_F(svm, other_process)
+{
+	struct gpu *g = &self->gpu;
+	pid_t child = fork();
+	int status;
+
+	ASSERT_GE(child, 0);
+	if (!child)
+		_exit(to_vram(g->drm, g->mem, PAGE) != -1 || errno != EINVAL ||
+		      in_vram(g->mem));
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+}
+
+/* What the process gives up while it moves, nobody maps when it has arrived. */
+TEST_F(svm, gone_while_moving)
+{
+	struct gpu *g = &self->gpu;
+	struct mover m = { g->drm, -1, g->mem };
+	pthread_t thread;
+	uint64_t addr;
+
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	pause_ms(500);
+	ASSERT_EQ(madvise(g->mem, PAGE, MADV_DONTNEED), 0);
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, NULL), 0);
+	EXPECT_EQ(walk(g, g->mem, &addr) & DOOR_VALID, 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), 0);
+	for (size_t i = PAGE / 4; i < NPAGES * PAGE / 4; i++)
+		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+}
+
+/*
+ * An atomic operation and, behind it, a load of what is read-only, in one go: what is slow is the
+ * fault of a third client, meanwhile these two come.
+ */
+TEST_F(svm, load_behind_atomic)
+{
+	struct gpu *g = &self->gpu, client[3];
+
+	ASSERT_EQ(mprotect(g->mem + 20 * PAGE, PAGE, PROT_READ), 0);
+	put(g->door, DOOR_SLOW, 100);
+	for (int i = 0; i < 3; i++) {
+		client[i] = *g;
+		client[i].door += i * DOOR_SIZE;
+	}
+	begin(&client[0], DOOR_LOAD, g->mem + 30 * PAGE, 4);
+	begin(&client[1], DOOR_ADD, g->mem + 10 * PAGE, 4);
+	begin(&client[2], DOOR_LOAD, g->mem + 20 * PAGE, 4);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(finish(&client[i]), DOOR_DONE);
+	put(g->door, DOOR_SLOW, 0);
+	EXPECT_EQ(door_word(&client[2], 0), pattern(20 * PAGE / 4, 1));
+}
+
+#define THREADS	4
+
+struct reader {
+	char *mem;
+	size_t size, wrong;
+};
+
+static void *read_back(void *arg)
+{
+	struct reader *r = arg;
+
+	r->wrong = wrong(r->mem, r->size, 1);
+	return NULL;
+}
+
+/* Many threads take their memory back at once, by one copy engine. */
+TEST_F(svm, parallel)
+{
+	struct gpu *g = &self->gpu;
+	size_t size = 128 * PAGE;
+	char *mem = map(THREADS * size, MADV_NOHUGEPAGE);
+	struct reader reader[THREADS];
+	pthread_t thread[THREADS];
+
+	ASSERT_NE(mem, MAP_FAILED);
+	for (int i = 0; i < THREADS; i++)
+		fill(mem + i * size, size, 1);
+	ASSERT_EQ(to_vram(g->drm, mem, THREADS * size), 0);
+	for (int i = 0; i < THREADS; i++) {
+		reader[i] = (struct reader){ mem + i * size, size, 0 };
+		ASSERT_EQ(pthread_create(&thread[i], NULL, read_back, &reader[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		ASSERT_EQ(pthread_join(thread[i], NULL), 0);
+		EXPECT_EQ(reader[i].wrong, 0);
+	}
+}
+
+/* ---- the driver goes; with files open it would crash ---- */
+
+FIXTURE(unbind)
+{
+	struct gpu gpu;
+	char bdf[32];
+	char *huge;
+};
+
+/* verb: bind or unbind */
+static bool driver(FIXTURE_DATA(unbind) *self, const char *verb)
+{
+	char path[64];
+	int fd, n = strlen(self->bdf);
+
+	close(self->gpu.drm);
+	self->gpu.drm = -1;
+	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/nouveau/%s", verb);
+	fd = open(path, O_WRONLY);
+	n = write(fd, self->bdf, n) == n;
+	close(fd);
+	return n;
+}
+
+FIXTURE_SETUP(unbind)
+{
+	struct gpu *g = &self->gpu;
+	glob_t found;
+
+	ASSERT_TRUE(open_gpu(g));
+	ASSERT_EQ(glob("/sys/bus/pci/drivers/nouveau/0*", 0, NULL, &found), 0);
+	strcpy(self->bdf, strrchr(found.gl_pathv[0], '/') + 1);
+	globfree(&found);
+	self->huge = map(HUGE, MADV_HUGEPAGE);
+	ASSERT_NE(self->huge, MAP_FAILED);
+	fill(self->huge, HUGE, 2);
+}
+
+FIXTURE_TEARDOWN(unbind)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/* Memory stays in VRAM when the file is closed, and comes back when it is used. */
+TEST_F(unbind, not_yet)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	close(g->drm);
+	g->drm = -1;
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/* All that is in VRAM comes back when the driver goes. */
+TEST_F(unbind, with_pages)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(to_vram(g->drm, self->huge, HUGE), 0);
+	ASSERT_EQ(pages_in_vram(self->huge, 512), 512);
+	ASSERT_TRUE(driver(self, "unbind"));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(pages_in_vram(self->huge, 512), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(self->huge, HUGE, 2), 0);
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
+/* A copy to VRAM that fails: the memory is still in RAM. The engine is dead until the next bind. */
+TEST_F(unbind, copy_there_fails)
+{
+	struct gpu *g = &self->gpu;
+
+	put(g->door, DOOR_FAIL, 1);
+	to_vram(g->drm, g->mem, NPAGES * PAGE);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
+/* A copy back that fails: what the CPU gets is SIGBUS, nothing that looks like data. */
+TEST_F(unbind, copy_back_fails)
+{
+	struct gpu *g = &self->gpu;
+	int status;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, PAGE), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		put(g->door, DOOR_FAIL, 1);
+		_exit(*(volatile uint32_t *)g->mem == pattern(0, 1));
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(WTERMSIG(status), SIGBUS);
+	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
 }
 
 /* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What nouveau's shared virtual memory stands on, on the model of a GP100
+ * (selftests/models/pascal): push buffers, and the interrupts by which fences become known. The
+ * tests with EXEC have a client whose address space is its own to fill (VM_BIND).
+ */
+#include "nouveau.h"
+
+#define LARGE		(16UL << 20)
+#define PUSH_LIMIT	(1ULL << 40)	/* a GPFIFO entry has 40 bits for an address */
+
+/* ---- the driver's own push buffer ---- */
+
+FIXTURE(push)
+{
+	struct gpu gpu;
+};
+
+FIXTURE_SETUP(push)
+{
+	ASSERT_TRUE(open_gpu(&self->gpu));
+}
+
+FIXTURE_TEARDOWN(push)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/* So many copies that the push buffer goes round several times: none of them is lost. */
+TEST_F_TIMEOUT(push, goes_round, 120)
+{
+	struct gpu *g = &self->gpu;
+	char *mem = map(LARGE, MADV_NOHUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, LARGE, 9);
+	ASSERT_EQ(to_vram(g->drm, mem, LARGE), 0);
+	EXPECT_EQ(pages_in_vram(mem, LARGE / PAGE), LARGE / PAGE);
+	EXPECT_EQ(wrong(mem, LARGE, 9), 0);
+}
+
+/* ---- push buffers of a client ---- */
+
+FIXTURE(exec)
+{
+	struct gpu gpu;
+	uint32_t bo, syncobj;
+};
+
+static int vm_bind(FIXTURE_DATA(exec) *self, uint64_t va)
+{
+	struct drm_nouveau_vm_bind_op op = {
+		.op = DRM_NOUVEAU_VM_BIND_OP_MAP,
+		.handle = self->bo,
+		.addr = va,
+		.range = PAGE,
+	};
+	struct drm_nouveau_vm_bind b = { .op_count = 1, .op_ptr = (uintptr_t)&op };
+
+	return ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_VM_BIND, &b);
+}
+
+static int exec(FIXTURE_DATA(exec) *self, uint64_t va, size_t len)
+{
+	struct drm_nouveau_sync sync = { .handle = self->syncobj };
+	struct drm_nouveau_exec_push push = { .va = va, .va_len = len };
+	struct drm_nouveau_exec e = {
+		.channel = self->gpu.channel,
+		.push_count = 1,
+		.push_ptr = (uintptr_t)&push,
+		.sig_count = 1,
+		.sig_ptr = (uintptr_t)&sync,
+	};
+
+	return ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_EXEC, &e);
+}
+
+/* 0: it has been done within this time. */
+static int wait_s(FIXTURE_DATA(exec) *self, unsigned int s)
+{
+	struct drm_syncobj_wait w = { .handles = (uintptr_t)&self->syncobj, .count_handles = 1 };
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	w.timeout_nsec = (t.tv_sec + s) * 1000000000LL;
+	return ioctl(self->gpu.drm, DRM_IOCTL_SYNCOBJ_WAIT, &w);
+}
+
+FIXTURE_SETUP(exec)
+{
+	struct drm_nouveau_vm_init i = { (uintptr_t)HOLE, HOLE_SIZE };
+	struct drm_nouveau_gem_new n = {
+		.info = { .size = PAGE, .domain = NOUVEAU_GEM_DOMAIN_GART },
+	};
+	struct drm_syncobj_create c = {};
+
+	ASSERT_TRUE(open_files(&self->gpu));
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_VM_INIT, &i), 0);
+	ASSERT_EQ(open_channel(&self->gpu), 0);
+	/* It has zeroes: a push buffer that does nothing. */
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_NEW, &n), 0);
+	self->bo = n.info.handle;
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_SYNCOBJ_CREATE, &c), 0);
+	self->syncobj = c.handle;
+}
+
+FIXTURE_TEARDOWN(exec)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/*
+ * The channel is not on the first runlist, and begins late, so that somebody waits for its fence
+ * before it is done. Then nothing but the interrupt tells.
+ */
+TEST_F(exec, fence_event)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(vm_bind(self, HUGE), 0);
+	put(g->door, DOOR_DELAY, 500);
+	ASSERT_EQ(exec(self, HUGE, PAGE), 0);
+	EXPECT_EQ(wait_s(self, 8), 0);
+	put(g->door, DOOR_DELAY, 0);
+}
+
+/* Up to the last address that an entry of the GPFIFO can hold, and not beyond. */
+TEST_F(exec, limit)
+{
+	struct stats before = stats(self->gpu.door), after;
+
+	ASSERT_EQ(vm_bind(self, PUSH_LIMIT - PAGE), 0);
+	ASSERT_EQ(vm_bind(self, PUSH_LIMIT), 0);
+	ASSERT_EQ(vm_bind(self, 3 * PUSH_LIMIT), 0);
+	EXPECT_EQ(exec(self, PUSH_LIMIT - PAGE, PAGE), 0);
+	EXPECT_EQ(wait_s(self, 60), 0);
+	EXPECT_EQ(exec(self, PUSH_LIMIT - PAGE, PAGE + 4), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(exec(self, PUSH_LIMIT, PAGE), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(exec(self, 3 * PUSH_LIMIT, PAGE), -1);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(exec(self, ~0ULL, PAGE), -1);
+	EXPECT_EQ(errno, EINVAL);
+	after = stats(self->gpu.door);
+	EXPECT_EQ(after.fatal_faults - before.fatal_faults, 0);
+}
+
+/* ---- where the driver's own buffers are ---- */
+
+FIXTURE(hole)
+{
+	struct gpu gpu;
+};
+
+FIXTURE_SETUP(hole)
+{
+	ASSERT_TRUE(open_files(&self->gpu));
+}
+
+FIXTURE_TEARDOWN(hole)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/* A hole for them that host cannot reach: no channel. */
+TEST_F(hole, limit)
+{
+	struct stats before = stats(self->gpu.door), after;
+
+	ASSERT_EQ(svm_init(&self->gpu, (void *)PUSH_LIMIT), 0);
+	EXPECT_EQ(open_channel(&self->gpu), -1);
+	EXPECT_EQ(errno, ENOSPC);
+	after = stats(self->gpu.door);
+	EXPECT_EQ(after.fatal_faults - before.fatal_faults, 0);
+}
+
+/* A client chooses the offset into its buffer, too, and it may lead anywhere. */
+TEST_F(hole, offset)
+{
+	struct gpu *g = &self->gpu;
+	struct stats before = stats(g->door), after;
+	struct drm_nouveau_gem_new n = {
+		.info = { .size = PAGE, .domain = NOUVEAU_GEM_DOMAIN_GART },
+	};
+	struct drm_nouveau_gem_pushbuf_bo bo = {
+		.read_domains = NOUVEAU_GEM_DOMAIN_GART,
+		.valid_domains = NOUVEAU_GEM_DOMAIN_GART,
+	};
+	struct drm_nouveau_gem_pushbuf_push push = { .length = PAGE };
+	struct drm_nouveau_gem_pushbuf p = {
+		.nr_buffers = 1,
+		.buffers = (uintptr_t)&bo,
+		.nr_push = 1,
+		.push = (uintptr_t)&push,
+	};
+
+	ASSERT_EQ(svm_init(g, HOLE), 0);
+	ASSERT_EQ(open_channel(g), 0);
+	p.channel = g->channel;
+	ASSERT_EQ(ioctl(g->drm, DRM_IOCTL_NOUVEAU_GEM_NEW, &n), 0);
+	bo.handle = n.info.handle;
+	p.vram_available = NOUVEAU_GEM_PUSHBUF_SYNC;
+	EXPECT_EQ(ioctl(g->drm, DRM_IOCTL_NOUVEAU_GEM_PUSHBUF, &p), 0);
+	push.offset = PUSH_LIMIT;
+	p.vram_available = NOUVEAU_GEM_PUSHBUF_SYNC;
+	EXPECT_EQ(ioctl(g->drm, DRM_IOCTL_NOUVEAU_GEM_PUSHBUF, &p), -1);
+	EXPECT_EQ(errno, EINVAL);
+	after = stats(g->door);
+	EXPECT_EQ(after.fatal_faults - before.fatal_faults, 0);
+}
+
+TEST_HARNESS_MAIN

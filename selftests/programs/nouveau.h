@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What programs for nouveau on the model of a GP100 (selftests/models/pascal) have in common: the
+ * model's back door, which loads and stores as a shader would, memory of this process, and a client
+ * of the driver.
+ */
+#ifndef NOUVEAU_H
+#define NOUVEAU_H
+
+#define _GNU_SOURCE
+#define __user
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "door.h"
+#include "nouveau_drm.h"
+
+#include "kselftest_harness.h"
+
+#define PAGE		4096UL
+#define HUGE		(2UL << 20)
+#define NPAGES		32
+
+/* The kernel's own buffers are there. GPFIFO entries have 40 bits for an address. */
+#define HOLE		((void *)(64UL << 30))
+#define HOLE_SIZE	(4UL << 30)
+
+struct stats {
+#define X(name) uint64_t name;
+	DOOR_STATS(X) DOOR_FAILURES(X)
+#undef X
+};
+
+struct gpu {
+	int drm;
+	volatile uint8_t *door;
+	unsigned int channel;
+	char *mem;		/* NPAGES, in small pages */
+};
+
+/* ---- the back door ---- */
+
+static inline void put(volatile uint8_t *door, unsigned int at, uint32_t val)
+{
+	*(volatile uint32_t *)(door + at) = val;
+}
+
+static inline uint32_t get(volatile uint8_t *door, unsigned int at)
+{
+	return *(volatile uint32_t *)(door + at);
+}
+
+static inline struct stats stats(volatile uint8_t *door)
+{
+	union {
+		struct stats s;
+		uint32_t word[sizeof(struct stats) / 4];
+	} u;
+
+	for (size_t i = 0; i < sizeof(u) / 4; i++)
+		u.word[i] = get(door, DOOR_COUNTERS + 4 * i);
+	return u.s;
+}
+
+static inline void pause_ms(unsigned int ms)
+{
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
+}
+
+static inline void begin(struct gpu *self, enum door_op op, const void *va, size_t len)
+{
+	put(self->door, DOOR_CHID, self->channel);
+	put(self->door, DOOR_VA, (uintptr_t)va);
+	put(self->door, DOOR_VA + 4, (uintptr_t)va >> 32);
+	put(self->door, DOOR_LEN, len);
+	put(self->door, DOOR_OP, op);
+}
+
+static inline enum door_status finish(struct gpu *self)
+{
+	enum door_status is;
+
+	for (int i = 0; i < 3000; i++) {
+		is = get(self->door, DOOR_STATUS);
+		if (is != DOOR_BUSY)
+			return is;
+		pause_ms(10);
+	}
+	return is;
+}
+
+static inline enum door_status gpu(struct gpu *self, enum door_op op, const void *va, size_t len)
+{
+	begin(self, op, va, len);
+	return finish(self);
+}
+
+static inline uint32_t door_word(struct gpu *self, size_t i)
+{
+	return get(self->door, DOOR_DATA + 4 * i);
+}
+
+/* ---- memory ---- */
+
+static inline uint32_t pattern(size_t i, unsigned int seed)
+{
+	return (i + 1) * 2654435761U + seed * 40503;
+}
+
+static inline void fill(void *to, size_t size, unsigned int seed)
+{
+	for (size_t i = 0; i < size / 4; i++)
+		((uint32_t *)to)[i] = pattern(i, seed);
+}
+
+static inline size_t wrong(const void *mem, size_t size, unsigned int seed)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < size / 4; i++)
+		n += ((const uint32_t *)mem)[i] != pattern(i, seed);
+	return n;
+}
+
+/* A swap entry that is in no swap: device-private. */
+static inline bool in_vram(const void *page)
+{
+	uint64_t e = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	ssize_t n = pread(fd, &e, sizeof(e), (uintptr_t)page / PAGE * sizeof(e));
+
+	close(fd);
+	return n == sizeof(e) && e >> 62 == 1;
+}
+
+static inline size_t pages_in_vram(const char *mem, size_t n)
+{
+	size_t there = 0;
+
+	for (size_t i = 0; i < n; i++)
+		there += in_vram(mem + i * PAGE);
+	return there;
+}
+
+static inline int to_vram(int drm, void *mem, size_t size)
+{
+	struct drm_nouveau_svm_bind b = {
+		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
+				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
+			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
+				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
+		.va_start = (uintptr_t)mem,
+		.va_end = (uintptr_t)mem + size,
+		.npages = size / PAGE,
+	};
+
+	return ioctl(drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
+}
+
+static inline char *map(size_t size, int advice)
+{
+	char *p = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+
+	if (p == MAP_FAILED)
+		return p;
+	p = (char *)(((uintptr_t)p + HUGE - 1) & ~(HUGE - 1));
+	madvise(p, size, advice);
+	return p;
+}
+
+/* Where the page tables of the GPU lead. */
+static inline uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
+{
+	if (gpu(self, DOOR_WALK, va, 0) != DOOR_DONE)
+		return ~0U;
+	*addr = get(self->door, DOOR_ADDR) | (uint64_t)get(self->door, DOOR_ADDR + 4) << 32;
+	return get(self->door, DOOR_FLAGS);
+}
+
+/* A client without an address space yet, and the door. */
+static inline bool open_files(struct gpu *self)
+{
+	glob_t found;
+	int fd;
+
+	self->drm = open("/dev/dri/renderD128", O_RDWR);
+	if (self->drm < 0 || glob("/sys/bus/pci/drivers/nouveau/0*/resource5", 0, NULL, &found))
+		return false;
+	fd = open(found.gl_pathv[0], O_RDWR | O_SYNC);
+	globfree(&found);
+	self->door =
+		mmap(NULL, DOOR_CLIENTS * DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return self->door != MAP_FAILED;
+}
+
+static inline int open_channel(struct gpu *self)
+{
+	struct drm_nouveau_channel_alloc c = { .fb_ctxdma_handle = ~0U,
+					       .tt_ctxdma_handle = NOUVEAU_FIFO_ENGINE_CE };
+
+	if (ioctl(self->drm, DRM_IOCTL_NOUVEAU_CHANNEL_ALLOC, &c))
+		return -1;
+	self->channel = c.channel;
+	return 0;
+}
+
+static inline int svm_init(struct gpu *self, void *hole)
+{
+	struct drm_nouveau_svm_init i = { (uintptr_t)hole, HOLE_SIZE };
+
+	return ioctl(self->drm, DRM_IOCTL_NOUVEAU_SVM_INIT, &i);
+}
+
+static inline bool open_gpu(struct gpu *self)
+{
+	if (!open_files(self) ||
+	    mmap(HOLE, HOLE_SIZE, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+		 0) != HOLE ||
+	    svm_init(self, HOLE) || open_channel(self))
+		return false;
+	self->mem = map(NPAGES * PAGE, MADV_NOHUGEPAGE);
+	if (self->mem == MAP_FAILED)
+		return false;
+	fill(self->mem, NPAGES * PAGE, 1);
+	return true;
+}
+
+static inline void close_gpu(struct __test_metadata *_metadata, struct gpu *self)
+{
+	struct stats s;
+
+	/* The driver is idle: what it has taken from the page tables, no TLB may still have. */
+	put(self->door, DOOR_CHECK, 1);
+	s = stats(self->door);
+	EXPECT_EQ(s.violations, 0);
+	EXPECT_EQ(s.unknown_registers, 0);
+	EXPECT_EQ(s.unknown_methods, 0);
+	EXPECT_EQ(s.bar_faults, 0);
+	EXPECT_EQ(s.iommu_faults, 0);
+	close(self->drm);
+}
+
+#endif

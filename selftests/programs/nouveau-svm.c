@@ -361,6 +361,21 @@ TEST_F(svm, huge_in_parts_ram)
 	in_parts(_metadata, &self->gpu, false);
 }
 
+/* A huge page in VRAM that the page table of the CPU has in small ones comes back page by page. */
+TEST_F(svm, huge_split)
+{
+	struct gpu *g = &self->gpu;
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, HUGE, 3);
+	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(mprotect(mem + 9 * PAGE, PAGE, PROT_READ), 0);
+	ASSERT_EQ(pages_in_vram(mem, 512), 512);
+	for (size_t k = HUGE / 4; k--;)
+		ASSERT_EQ(((uint32_t *)mem)[k], pattern(k, 3));
+}
+
 /* The GPU mirrors one process: another one that has the file cannot move its memory with it. */
 TEST_F(svm, other_process)
 {

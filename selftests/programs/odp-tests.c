@@ -274,7 +274,7 @@ TEST_F_TIMEOUT(odp, map_error, 120)
 /* The driver of the device uses a bounce buffer for something else while a range is registered. */
 TEST_F_TIMEOUT(odp, bounced, 120)
 {
-	int fd = self->imp[0], reach = reachable(self->how[0]), shape;
+	int fd = self->imp[0], reach = reachable(self->how[0]), shape, ret;
 	const int n = 8;
 
 	shape = reg(fd, self->mem, NPAGES);
@@ -284,7 +284,10 @@ TEST_F_TIMEOUT(odp, bounced, 120)
 	fill(self->mem, 2 * n * PAGE, 1);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
 	ASSERT_EQ(fault(self, fd, self->mem + n * PAGE, n, EDU_HMM_WRITE), 0);
-	ASSERT_EQ(call(fd, EDU_HMM_BOUNCE, NULL), 0);
+	ret = call(fd, EDU_HMM_BOUNCE, NULL);
+	if (ret == -ENXIO)
+		SKIP(return, "no memory is above 4 GiB");
+	ASSERT_EQ(ret, 0);
 
 	/* Mapped before, once more, and for the first time. */
 	EXPECT_EQ(fault(self, fd, self->mem + n * PAGE, n, EDU_HMM_WRITE), 0);

@@ -14,7 +14,7 @@ unexport BUILD PATCHES MAILS
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test check check-self mutants bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-core ## the main job: build, boot each topology, print the table
@@ -31,6 +31,9 @@ check-self: tree ## do the checks reject what is bad?
 
 mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part; goes on where it was stopped
 	@scripts/mutants.sh $(MUTANTS)
+
+mutants-sample: tree ## the same by rule, drawn from the lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
+	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## what the patches cost and save, in guest instructions: results/bench (needs gnuplot)
 	@scripts/bench.sh

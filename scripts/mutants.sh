@@ -27,10 +27,10 @@ unmutated kernel has to pass the same runs. What each run left is in
 results/mutants/NAME.
 
 A run that reaches a time limit is repeated once, with limits twice as long.
-It may be stopped at any time, and goes on where it was: a mutant is not run again if
-it, the files that it breaks, its suite, what the guests contain and the configuration
-are those of its verdict, unless FRESH=1 says so. Closes with "N passed, N failed,
-N skipped" of all.
+It may be stopped at any time, and goes on where it was: verdicts are kept in
+selftests/mutants/verdicts, to be committed, for all take many hours. A mutant is not
+run again if it, the files that it breaks, and the folder of its suite are those of its
+verdict, unless FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
 
 exit: 0 all were killed, or survive as they must; 1 not so, or one does not apply or
 build; 2 usage, or tests that fail without any mutant.
@@ -103,9 +103,11 @@ for name in "${names[@]}"; do
 	done < <(header "$name" Run)
 done
 
-# They outlive build/ and results/: all mutants take many days.
-verdicts=$CACHE/mutants
-mkdir -p "$work" "$results" "$verdicts"
+# They outlive build/ and results/, and those of mutants this machine.
+verdicts=$mutants/verdicts
+unmutated=$CACHE/mutants
+touch "$verdicts"
+mkdir -p "$work" "$results" "$unmutated"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
 # What one that was killed had no time to remove.
@@ -168,32 +170,37 @@ run_tests() {
 
 run_dir() { echo "$1/${*:2}" | tr ' ' -; }
 
-# inputs_id SUITE: of what the verdict on the standard input, a mutant or a run, depends on, and of that. Of the kernel the
-# files that a mutant breaks: the series, and scripts/, are worked on meanwhile.
+# inputs_id SUITE: of what the verdict on the standard input, a mutant or a run, depends on. For a mutant these are the files that
+# it breaks and the suite: the rest of the series, the programs and scripts/ are worked on meanwhile.
 inputs_id() {
-	local input
+	local input file paths=("selftests/suites/$1")
 	input=$(cat)
 	{
 		echo "$input"
 		if [[ $input == *$'\n+++ b/'* ]]; then
-			sed -n 's,^+++ b/,HEAD:,p' <<<"$input" | xargs git -C "$tree" rev-parse 2>/dev/null || true
+			while read -r file; do
+				git -C "$tree" rev-parse -q --verify "HEAD:$file" || paths+=("$file")
+			done < <(sed -n 's,^+++ b/,,p' <<<"$input")
 		else
 			git -C "$tree" rev-parse 'HEAD^{tree}'
+			paths+=(selftests/{guest,modules,programs} kernel-config)
 		fi
-		(cd "$TOP" && find "selftests/suites/$1" selftests/{guest,modules,programs} kernel-config -type f -print0 |
-			LC_ALL=C sort -z | xargs -0 sha256sum)
-	} | sha256sum | cut -c -64
+		(cd "$TOP" && find "${paths[@]}" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+	} | sha256sum | cut -c -16
 }
 
-# keep NAME ID SUITE VERDICT: on the standard input, unless somebody edited what ID stands for
-keep() { [ "$(inputs_id "$3")" != "$2" ] || echo "$2 $4" >"$verdicts/$1"; }
+# keep NAME ID SUITE VERDICT: on the mutant on the standard input, unless somebody edited what ID stands for
+keep() {
+	[ "$(inputs_id "$3")" = "$2" ] || return 0
+	{
+		grep -v "^$1 " "$verdicts" || true
+		echo "$1 $2 $4"
+	} | LC_ALL=C sort >"$tmp/verdicts"
+	cp "$tmp/verdicts" "$verdicts"
+}
 
 # kept NAME ID: that verdict, if there is one and it need not be made again
-kept() {
-	local id verdict
-	[ -z "${FRESH:-}" ] || rm -f "$verdicts/$1"
-	[ -f "$verdicts/$1" ] && read -r id verdict <"$verdicts/$1" && [ "$id" = "$2" ] && echo "$verdict"
-}
+kept() { [ -z "${FRESH:-}" ] && sed -n "s/^$1 $2 //p" "$verdicts" | grep .; }
 
 declare -A before=()
 todo=()
@@ -211,7 +218,7 @@ mapfile -t runs < <(for name in "${todo[@]}"; do
 	header "$name" Run | sed "s/^/$(suite_of "$name") /"
 done | sort -u | while read -r run; do
 	id=$(inputs_id "${run%% *}" <<<"$run")
-	kept "$(run_dir unmutated "$run" | tr / -)" "$id" >/dev/null || echo "$id $run"
+	[ -z "${FRESH:-}" ] && [ -f "$unmutated/$id" ] || echo "$id $run"
 done)
 if [ ${#runs[@]} -gt 0 ]; then
 	mapfile -t kernels < <(printf '%s\n' "${runs[@]}" | cut -d ' ' -f 3 | sort -u)
@@ -226,7 +233,7 @@ for run in "${runs[@]}"; do
 	n=$((n + 1))
 	dir=$(run_dir "$results/unmutated" "${words[@]}")
 	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
-	keep "$(run_dir unmutated "$run" | tr / -)" "$id" "${words[0]}" passed <<<"$run"
+	touch "$unmutated/$id"
 	[ ! -f "$work/kernels/${words[1]}/boot" ] || cp "$work/kernels/${words[1]}/boot" "$work/boot-${words[1]}"
 	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 done

@@ -646,6 +646,31 @@ TEST_F_TIMEOUT(odp, write_upgrade, 120)
 	EXPECT_TRUE(filled(self->mem + 64, 64, 4 * PAGE - 64, 1));
 }
 
+/*
+ * Memory is freed lazily, and then the device writes to two pages, reads one, and leaves one alone:
+ * reclaim takes the latter two. The CPU has written to none of them since.
+ */
+TEST_F_TIMEOUT(odp, written_is_dirty, 120)
+{
+	int fd = self->imp[0];
+	char *mem = anon(4 * PAGE);
+
+	ASSERT_NE(mem, NULL);
+	fill(mem, 4 * PAGE, 1);
+	fill(self->buf, 2 * PAGE, 2);
+	ASSERT_GT(reg(fd, mem, 4), 0);
+	ASSERT_EQ(madvise(mem, 4 * PAGE, MADV_FREE), 0);
+	ASSERT_EQ(mprotect(mem + 2 * PAGE, PAGE, PROT_READ), 0);
+	ASSERT_EQ(dma(fd, mem, self->buf, 2 * PAGE, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(fault(self, fd, mem + 2 * PAGE, 1, 0), 0);
+	EXPECT_COUNTS(fd, 3, 0, 0);
+	ASSERT_EQ(madvise(mem, 4 * PAGE, MADV_PAGEOUT), 0);
+	EXPECT_COUNTS(fd, 0, 0, 0);
+	EXPECT_TRUE(filled(mem, 0, 2 * PAGE, 2));
+	EXPECT_TRUE(all(mem + 2 * PAGE, 2 * PAGE, 0));
+	munmap(mem, 4 * PAGE);
+}
+
 /* A range that the device may only read. */
 TEST_F_TIMEOUT(odp, read_only_range, 120)
 {

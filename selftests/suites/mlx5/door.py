@@ -17,7 +17,8 @@ import traceback
 from pyverbs.addr import AHAttr
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_wc_status, ibv_wr_opcode, ibv_send_flags,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_rereg_mr_flags, ibv_send_flags,
+                                      ibv_wc_status, ibv_wr_opcode,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
@@ -31,7 +32,7 @@ from pyverbs.wr import SGE, SendWR
 from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 
 sys.path.append("/suites/rxe")
-from verbs import PAGE, Link, Skipped
+from verbs import P2P, PAGE, Link, Skipped
 
 # MLX5_OPCODE_UMR
 UMR = 0x25
@@ -370,6 +371,21 @@ class Tests:
         now = self.door.counters()
         assert now["injected"] == before["injected"] + 5
         assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
+
+    def test_relaxed(self):
+        """A region that may reach PCI peers has no relaxed ordering, whoever asks for both, and when"""
+        m, a = self.memory(2)
+        both = ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
+        change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
+        for implicit in False, True:
+            for flags in 0, P2P:
+                for before in 0, both:
+                    mr = (MR(self.pd, 0, ODP | flags | before, implicit=True) if implicit else
+                          MR(self.pd, 2 * PAGE, ODP | flags | before, address=a))
+                    assert self.door.relaxed(mr.rkey) == (3 if before and not flags else 0), (implicit, flags, before)
+                    mr.rereg(change, access=ODP | flags | both)
+                    assert self.door.relaxed(mr.rkey) == (0 if flags else 3), (implicit, flags, before, "rereg")
+                    mr.close()
 
     def test_qp_error(self):
         """A page that cannot be had is an error of the queue pair that asked for it, and of no other"""

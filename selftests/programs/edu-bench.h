@@ -129,7 +129,9 @@ static inline int open_exporter(int n)
 
 static inline int reg(int fd, void *addr, uint64_t npages)
 {
-	struct edu_hmm_register cmd = { .addr = (uintptr_t)addr, .npages = npages };
+	struct edu_hmm_register cmd = { .addr = (uintptr_t)addr,
+					.npages = npages,
+					.flags = bench_odp() ? EDU_HMM_P2P : 0 };
 	int ret = call(fd, EDU_HMM_REGISTER, &cmd);
 
 	return ret ? ret : (int)cmd.shape;

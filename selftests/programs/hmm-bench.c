@@ -794,13 +794,13 @@ static const struct test odp[] = {
 	}
 #define ODP_P2P(_name, _memory, _n, _huge)                                                         \
 	{                                                                                          \
-		"odp.alias." _name, _memory, _n, HMM_BENCH_ODP, WRITE, .valid = _n, .huge = _huge, \
-								       .p2p = _n                   \
+		"odp.alias." _name, _memory, _n, HMM_BENCH_ODP, WRITE | P2P,                       \
+			.valid = _n, .huge = _huge, .p2p = _n                                      \
 	}
-#define ODP_MOVE(_name, _memory, _n, _huge)                               \
-	{                                                                 \
-		"odp.fallback." _name, _memory, _n, HMM_BENCH_ODP, WRITE, \
-			.valid = _n, .huge = _huge, .moves = true         \
+#define ODP_MOVE(_name, _memory, _n, _huge)                                     \
+	{                                                                       \
+		"odp.fallback." _name, _memory, _n, HMM_BENCH_ODP, WRITE | P2P, \
+			.valid = _n, .huge = _huge, .moves = true               \
 	}
 
 /* B1: device memory, by its alias and by migration. Mirror 0 has a BAR, mirror 1 has none. */
@@ -829,9 +829,10 @@ static const struct test prefetch[] = {
 	{ "prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_WALK, P2P, .valid = 512, .p2p = 512 },
 	{ "prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_WALK, P2P, .valid = 512, .huge = 512,
 	  .p2p = 512 },
-	{ "odp.prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_ODP, 0, .valid = 512, .p2p = 512 },
-	{ "odp.prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_ODP, 0, .valid = 512, .huge = 512,
+	{ "odp.prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_ODP, P2P, .valid = 512,
 	  .p2p = 512 },
+	{ "odp.prefetch.alias.pmd.512", DEV_PMD, 512, HMM_BENCH_ODP, P2P, .valid = 512,
+	  .huge = 512, .p2p = 512 },
 };
 
 #define PINGPONG(_name, _memory, _flags, _huge, _p2p)                                 \
@@ -881,15 +882,15 @@ static const struct test partial[] = {
 		WRITE | P2P,	       .valid = _n, .p2p = _n                              \
 	},                                                                                 \
 	{                                                                                  \
-		"grow.odp.alias.pte." #_n, DEV_PTE, _n, HMM_BENCH_ODP, WRITE, .valid = _n, \
-									      .p2p = _n    \
+		"grow.odp.alias.pte." #_n, DEV_PTE, _n, HMM_BENCH_ODP, WRITE | P2P,        \
+			.valid = _n, .p2p = _n                                             \
 	}
 #define GROW_ALIAS_PMD(_n)                                                    \
 	{ "grow.alias.pmd." #_n, DEV_PMD,     _n,	  HMM_BENCH_WALK,     \
 	  WRITE | P2P,		 .valid = _n, .huge = _n, .p2p = _n },        \
 	{                                                                     \
-		"grow.odp.alias.pmd." #_n, DEV_PMD, _n, HMM_BENCH_ODP, WRITE, \
-			.valid = _n, .huge = _n, .p2p = _n                    \
+		"grow.odp.alias.pmd." #_n, DEV_PMD, _n, HMM_BENCH_ODP,        \
+		WRITE | P2P, .valid = _n, .huge = _n, .p2p = _n               \
 	}
 
 /* From 4 KiB to 1 GiB */
@@ -920,16 +921,16 @@ static const struct test grow_alias[] = {
 	  _dev,                                                                           \
 	  512,                                                                            \
 	  HMM_BENCH_HOLD,                                                                 \
-	  WRITE,                                                                          \
+	  WRITE | P2P,                                                                    \
 	  .valid = 512,                                                                   \
 	  .huge = _huge,                                                                  \
 	  .p2p = 512,                                                                     \
 	  .run = run_importers,                                                           \
 	  .importers = _n },                                                              \
 	{                                                                                 \
-		"importers.fallback." _kind "." #_n, _other, 512, HMM_BENCH_HOLD, WRITE,  \
-			.valid = 512, .huge = _huge, .moves = true, .run = run_importers, \
-			.importers = _n                                                   \
+		"importers.fallback." _kind "." #_n, _other, 512, HMM_BENCH_HOLD,         \
+			WRITE | P2P, .valid = 512, .huge = _huge, .moves = true,          \
+			.run = run_importers, .importers = _n                             \
 	}
 #define IMPORTERS_BOTH(_n) \
 	IMPORTERS("pte", DEV_PTE, OTHER_PTE, _n, 0), IMPORTERS("pmd", DEV_PMD, OTHER_PMD, _n, 512)
@@ -942,9 +943,9 @@ static const struct test importers[] = {
 
 #define REVOKE(_name, _memory, _how, _n, _huge, _p2p)                                \
 	{                                                                            \
-		"revoke." _name "." #_n, _memory, 512, HMM_BENCH_HOLD, WRITE,        \
-			.valid = 512, .huge = _huge, .p2p = _p2p, .run = run_revoke, \
-			.importers = _n, .how = _how                                 \
+		"revoke." _name "." #_n, _memory, 512, HMM_BENCH_HOLD,               \
+			WRITE | ((_p2p) ? P2P : 0), .valid = 512, .huge = _huge,     \
+			.p2p = _p2p, .run = run_revoke, .importers = _n, .how = _how \
 	}
 #define REVOKE_ALL(_name, _memory, _how, _huge, _p2p)         \
 	REVOKE(_name, _memory, _how, 0, _huge, _p2p),         \

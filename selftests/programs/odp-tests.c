@@ -331,10 +331,10 @@ static const struct nth_call {
 	unsigned int reg;		/* flags of the registration */
 	unsigned int fault;		/* and of the fault */
 } nth_calls[] = {
-	{ "fault", 0, EDU_HMM_WRITE },
-	{ "fault of a child", EDU_HMM_IMPLICIT, EDU_HMM_WRITE },
-	{ "snapshot", 0, EDU_HMM_NO_FAULT },
-	{ "prefetch", EDU_HMM_IMPLICIT, EDU_HMM_DOWNGRADE },
+	{ "fault", EDU_HMM_P2P, EDU_HMM_WRITE },
+	{ "fault of a child", EDU_HMM_P2P | EDU_HMM_IMPLICIT, EDU_HMM_WRITE },
+	{ "snapshot", EDU_HMM_P2P, EDU_HMM_NO_FAULT },
+	{ "prefetch", EDU_HMM_P2P | EDU_HMM_IMPLICIT, EDU_HMM_DOWNGRADE },
 };
 
 /*
@@ -646,6 +646,31 @@ TEST_F_TIMEOUT(odp, write_upgrade, 120)
 	EXPECT_TRUE(filled(self->mem + 64, 64, 4 * PAGE - 64, 1));
 }
 
+/*
+ * Memory is freed lazily, and then the device writes to two pages, reads one, and leaves one alone:
+ * reclaim takes the latter two. The CPU has written to none of them since.
+ */
+TEST_F_TIMEOUT(odp, written_is_dirty, 120)
+{
+	int fd = self->imp[0];
+	char *mem = anon(4 * PAGE);
+
+	ASSERT_NE(mem, NULL);
+	fill(mem, 4 * PAGE, 1);
+	fill(self->buf, 2 * PAGE, 2);
+	ASSERT_GT(reg(fd, mem, 4), 0);
+	ASSERT_EQ(madvise(mem, 4 * PAGE, MADV_FREE), 0);
+	ASSERT_EQ(mprotect(mem + 2 * PAGE, PAGE, PROT_READ), 0);
+	ASSERT_EQ(dma(fd, mem, self->buf, 2 * PAGE, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(fault(self, fd, mem + 2 * PAGE, 1, 0), 0);
+	EXPECT_COUNTS(fd, 3, 0, 0);
+	ASSERT_EQ(madvise(mem, 4 * PAGE, MADV_PAGEOUT), 0);
+	EXPECT_COUNTS(fd, 0, 0, 0);
+	EXPECT_TRUE(filled(mem, 0, 2 * PAGE, 2));
+	EXPECT_TRUE(all(mem + 2 * PAGE, 2 * PAGE, 0));
+	munmap(mem, 4 * PAGE);
+}
+
 /* A range that the device may only read. */
 TEST_F_TIMEOUT(odp, read_only_range, 120)
 {
@@ -654,7 +679,7 @@ TEST_F_TIMEOUT(odp, read_only_range, 120)
 	needs_data(self->how[0]);
 	fill(self->mem, 8 * PAGE, 1);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem + 4 * PAGE, 4, 2));
-	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_READ_ONLY), self->shape);
+	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_P2P | EDU_HMM_READ_ONLY), self->shape);
 	EXPECT_EQ(fault(self, fd, self->mem, 8, EDU_HMM_WRITE), -EPERM);
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 64, EDU_HMM_WRITE), -EPERM);
 	ASSERT_EQ(fault(self, fd, self->mem, 8, 0), 0);
@@ -792,7 +817,7 @@ TEST_F_TIMEOUT(odp, hugetlb_second_page, 300)
 		fill(mem + i * HUGE, HUGE, i);
 	EXPECT_EQ(reg_flags(fd, mem + PAGE, 512, EDU_HMM_HUGETLB), -EINVAL);
 	EXPECT_EQ(reg_flags(fd, mem, 511, EDU_HMM_HUGETLB), -EINVAL);
-	ASSERT_EQ(reg_flags(fd, mem, 3 * 512, EDU_HMM_HUGETLB), self->shape);
+	ASSERT_EQ(reg_flags(fd, mem, 3 * 512, EDU_HMM_P2P | EDU_HMM_HUGETLB), self->shape);
 
 	/* The second one alone, by a page in its middle. */
 	ASSERT_EQ(fault(self, fd, mem + HUGE + 77 * PAGE, 1, EDU_HMM_WRITE), 0);
@@ -843,7 +868,7 @@ TEST_F_TIMEOUT(odp, hugetlb_small_pages, 120)
 	ASSERT_NE(map, NULL);
 	mem = (char *)(((uintptr_t)map + HUGE - 1) & ~(HUGE - 1));
 	fill(mem, 4 * PAGE, 1);
-	ASSERT_GT(reg_flags(fd, mem, 512, EDU_HMM_HUGETLB), 0);
+	ASSERT_GT(reg_flags(fd, mem, 512, EDU_HMM_P2P | EDU_HMM_HUGETLB), 0);
 	EXPECT_EQ(fault(self, fd, mem, 1, EDU_HMM_WRITE), -EINVAL);
 	EXPECT_EQ(present(self, fd, mem, 512), 0);
 	EXPECT_COUNTS(fd, 0, 0, 0);
@@ -862,7 +887,7 @@ TEST_F_TIMEOUT(odp, hugetlb_no_alias, 120)
 	madvise(mem, HUGE, MADV_HUGEPAGE);
 	ASSERT_TRUE(export_pages(self->exp[0], mem, 512, 1));
 	before = exp_stats(self->exp[0]);
-	ASSERT_EQ(reg_flags(fd, mem, 512, EDU_HMM_HUGETLB), self->shape);
+	ASSERT_EQ(reg_flags(fd, mem, 512, EDU_HMM_P2P | EDU_HMM_HUGETLB), self->shape);
 	ASSERT_EQ(fault(self, fd, mem + 100 * PAGE, 1, EDU_HMM_WRITE), 0);
 	EXPECT_COUNTS(fd, 1, 0, 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, 512);
@@ -995,7 +1020,7 @@ TEST_F_TIMEOUT(odp, implicit_child, 120)
 	EXPECT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_IMPLICIT | EDU_HMM_HUGETLB), -EINVAL);
 	fill(self->mem, NPAGES * PAGE, 1);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 2));
-	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_IMPLICIT), self->shape);
+	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, EDU_HMM_P2P | EDU_HMM_IMPLICIT), self->shape);
 	ASSERT_EQ(fault(self, fd, self->mem, NPAGES, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(self->refused, reach ? 0 : n);
 	EXPECT_COUNTS(fd, NPAGES, reach ? n : 0, reach ? 0 : n);
@@ -1010,6 +1035,48 @@ TEST_F_TIMEOUT(odp, implicit_child, 120)
 	}
 	ASSERT_EQ(madvise(self->mem, NPAGES * PAGE, MADV_DONTNEED), 0);
 	EXPECT_COUNTS(fd, 0, reach ? n : 0, reach ? 0 : n);
+}
+
+/*
+ * Who does not ask for device memory gets none of it: what is faulted migrates, what is only looked
+ * at is not there, and nothing is counted.
+ */
+static void not_asked(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *self,
+		      unsigned int flags)
+{
+	struct hmm_dmirror_p2p_stats before;
+	int fd = self->imp[0];
+	const int n = 8;
+
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(reg_flags(fd, self->mem, NPAGES, flags), self->shape);
+	ASSERT_EQ(fault(self, fd, self->mem, n, EDU_HMM_NO_FAULT), 0);
+	EXPECT_EQ(present(self, fd, self->mem, n), 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
+
+	ASSERT_EQ(fault(self, fd, self->mem, n / 2, EDU_HMM_DOWNGRADE), 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n / 2);
+	ASSERT_EQ(fault(self, fd, self->mem, n, EDU_HMM_WRITE), 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n);
+	EXPECT_EQ(exp_stats(self->exp[0]).op_calls, before.op_calls);
+	EXPECT_EQ(self->refused, 0);
+	EXPECT_COUNTS(fd, n, 0, 0);
+	ASSERT_EQ(state(self, fd, self->mem, n), 0);
+	for (int i = 0; i < n; i++)
+		EXPECT_TRUE(is_ram(self->pages + i, self->mem + i * PAGE));
+	ASSERT_EQ(dma(fd, self->mem, self->buf, n * PAGE, EDU_HMM_NO_FAULT), 0);
+	EXPECT_TRUE(filled(self->buf, 0, n * PAGE, 1));
+}
+
+TEST_F_TIMEOUT(odp, not_asked, 120)
+{
+	not_asked(_metadata, self, 0);
+}
+
+TEST_F_TIMEOUT(odp, not_asked_implicit, 120)
+{
+	not_asked(_metadata, self, EDU_HMM_IMPLICIT);
 }
 
 /*
@@ -1107,7 +1174,7 @@ TEST_F_TIMEOUT(odp, no_exporter, 120)
 
 	ASSERT_GE(other, 0);
 	fill(self->mem, NPAGES * PAGE, 1);
-	ASSERT_GT(reg(other, self->mem, NPAGES), 0);
+	ASSERT_GT(reg_flags(other, self->mem, NPAGES, 0), 0);
 	ASSERT_GT(reg(fd, self->mem, NPAGES), 0);
 	ASSERT_EQ(call(other, EDU_HMM_MIGRATE, &migrate), 0);
 	ASSERT_EQ(migrate.moved, 8);

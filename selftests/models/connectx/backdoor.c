@@ -22,9 +22,9 @@ enum {
 
 /*
  * Of guest memory; writing it to OP starts it. OP_WHERE: to which address does VA lead now? No page
- * fault, no DMA.
+ * fault, no DMA. OP_RELAXED: has the mkey relaxed ordering, 1 for reads, 2 for writes?
  */
-enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3 };
+enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_RELAXED = 4 };
 enum { IDLE, BUSY, DONE, FAILED };
 
 static void finish(struct hca *h, struct xfer *x, enum result r)
@@ -57,6 +57,8 @@ static void start(struct hca *h, struct channel *c)
 
 	if (c->op == OP_WHERE)
 		where(h, c);
+	if (c->op == OP_RELAXED)
+		*(u32 *)c->data = mkey_relaxed(h, c->rkey);
 	if (c->status == BUSY || (c->op != OP_READ && c->op != OP_WRITE))
 		return;
 	remote.sge[0] = (struct sge){ .key = c->rkey, .va = c->va, .len = c->len };

@@ -55,6 +55,12 @@ static void general(struct hca *h, void *c)
 	CAP(cq_moderation, 1);
 	CAP(cq_oi, 1);
 
+	/* The model goes by no order, but shows what the driver chose: OP_RELAXED. */
+	CAP(relaxed_ordering_write, 1);
+	CAP(relaxed_ordering_read, 1);
+	CAP(relaxed_ordering_write_umr, 1);
+	CAP(relaxed_ordering_read_umr, 1);
+
 	CAP(log_max_klm_list_size, 16);
 	CAP(max_indirection, 4);
 	CAP(log_max_mrw_sz, 63);

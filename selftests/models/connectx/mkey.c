@@ -156,6 +156,13 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 	return walk(h, key, va, access, pd, x, 0);
 }
 
+u32 mkey_relaxed(struct hca *h, u32 key)
+{
+	struct mkey *mk = find(h, key);
+
+	return mk ? MKC(mk, relaxed_ordering_read) | MKC(mk, relaxed_ordering_write) << 1 : 0;
+}
+
 u64 mtts_into(struct hca *h, u64 iova, u64 size)
 {
 	struct mkey *mk;

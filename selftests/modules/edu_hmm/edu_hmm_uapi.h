@@ -48,7 +48,8 @@ enum edu_hmm_shape {
  * @addr: (in) page aligned start
  * @npages: (in) length in pages, 1 to EDU_HMM_MAX_PAGES
  * @shape: (out) enum edu_hmm_shape
- * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT
+ * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT,
+ *   EDU_HMM_P2P
  *
  * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not
  * cover system memory.
@@ -65,6 +66,8 @@ struct edu_hmm_register {
 #define EDU_HMM_HUGETLB		(1U << 1)
 /* The range is a child of an implicit one; not with EDU_HMM_HUGETLB: EINVAL. */
 #define EDU_HMM_IMPLICIT	(1U << 2)
+/* Device memory of others is reached where it is, as without flags by /dev/edu_hmmN. */
+#define EDU_HMM_P2P		(1U << 3)
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
 /* FAULT: only enter what is there. DMA: ENOENT instead of a fault. */

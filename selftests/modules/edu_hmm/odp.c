@@ -223,10 +223,12 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	struct ib_umem_odp *umem;
 	int ret = -ENOMEM;
 
-	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB | EDU_HMM_IMPLICIT))
+	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB | EDU_HMM_IMPLICIT | EDU_HMM_P2P))
 		return -EINVAL;
 	if (!(cmd->flags & EDU_HMM_READ_ONLY))
 		access |= IB_ACCESS_LOCAL_WRITE;
+	if (cmd->flags & EDU_HMM_P2P)
+		access |= IB_ACCESS_P2P;
 	if (cmd->flags & EDU_HMM_HUGETLB) {
 		if (!IS_ALIGNED(cmd->addr | size, HPAGE_SIZE))
 			return -EINVAL;

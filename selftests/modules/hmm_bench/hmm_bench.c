@@ -351,6 +351,8 @@ static int hmm_bench_odp(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 {
 	bool virt = cmd->what == HMM_BENCH_ODP_VIRT, hold = cmd->what == HMM_BENCH_HOLD;
 	unsigned int shift = cmd->flags & HMM_BENCH_HUGETLB ? HPAGE_SHIFT : PAGE_SHIFT;
+	int access = IB_ACCESS_ON_DEMAND | IB_ACCESS_LOCAL_WRITE |
+		     (shift == PAGE_SHIFT ? 0 : IB_ACCESS_HUGETLB);
 	size_t n = cmd->npages >> (shift - PAGE_SHIFT);
 	__be64 *table __free(kvfree) = kvcalloc(n, sizeof(*table), GFP_KERNEL);
 	u64 size = cmd->npages << PAGE_SHIFT;
@@ -368,10 +370,11 @@ static int hmm_bench_odp(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 		return -ENOMEM;
 	if (hold && bench->nr_held == HMM_BENCH_IMPORTERS)
 		return -ENOSPC;
-	umem = ib_umem_odp_get(ibdev, cmd->addr, size,
-			       IB_ACCESS_ON_DEMAND | IB_ACCESS_LOCAL_WRITE |
-			       (shift == PAGE_SHIFT ? 0 : IB_ACCESS_HUGETLB),
-			       &hmm_bench_odp_notifier_ops);
+#ifdef HMM_P2P_PATCHED
+	if (cmd->flags & HMM_BENCH_P2P)
+		access |= IB_ACCESS_P2P;
+#endif
+	umem = ib_umem_odp_get(ibdev, cmd->addr, size, access, &hmm_bench_odp_notifier_ops);
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
 

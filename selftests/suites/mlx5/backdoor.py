@@ -8,7 +8,7 @@ import time
 
 # Registers of a channel: selftests/models/connectx/backdoor.c
 RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, COUNTERS, DATA = 0, 4, 8, 16, 20, 24, 28, 32, 0x800, 0x1000
-READ, WRITE, WHERE = 1, 2, 3
+READ, WRITE, WHERE, RELAXED = 1, 2, 3, 4
 BUSY, DONE, FAILED = 1, 2, 3
 # STATS of connectx.h
 NAMES = ("commands events interrupts completions umr_wqes page_faults memory_faults resumes resumes_with_error stale_resumes mkeys_enabled bytes_read "
@@ -70,3 +70,8 @@ class Door:
         if self.regs[STATUS // 4] == FAILED:
             return None
         return self.regs[DATA // 4] | self.regs[DATA // 4 + 1] << 32
+
+    def relaxed(self, rkey):
+        """Has the mkey relaxed ordering? 1 for reads, 2 for writes"""
+        self.go(RELAXED, rkey, 0, 0)
+        return self.regs[DATA // 4]

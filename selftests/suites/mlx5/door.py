@@ -17,7 +17,8 @@ import traceback
 from pyverbs.addr import AHAttr
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_wc_status, ibv_wr_opcode, ibv_send_flags,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_rereg_mr_flags, ibv_send_flags,
+                                      ibv_wc_status, ibv_wr_opcode,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
@@ -31,7 +32,7 @@ from pyverbs.wr import SGE, SendWR
 from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 
 sys.path.append("/suites/rxe")
-from verbs import PAGE, Link, Skipped
+from verbs import P2P, PAGE, Link, Skipped
 
 # MLX5_OPCODE_UMR
 UMR = 0x25
@@ -56,6 +57,33 @@ class Verbs:
     def reg_mr(self, address, size):
         """None if it failed"""
         return self.lib.ibv_reg_mr(self.pd, ctypes.c_void_p(address), ctypes.c_size_t(size), int(ODP))
+
+    def dereg_mr(self, mr):
+        return self.lib.ibv_dereg_mr(ctypes.c_void_p(mr))
+
+    def rkey(self, mr):
+        """The last field of struct ibv_mr"""
+        return ctypes.c_uint32.from_address(mr + 40).value
+
+
+class HeldBack:
+    """A page that is not there, and whoever asks for it waits until the end of the block"""
+
+    def __init__(self, address):
+        self.address = address
+        self.uffd = ctypes.CDLL(None).syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+        fcntl.ioctl(self.uffd, UFFDIO_API, struct.pack("QQQ", UFFD_API, 0, 0))
+        fcntl.ioctl(self.uffd, UFFDIO_REGISTER, struct.pack("QQQQ", address, PAGE, MISSING, 0))
+
+    def wait(self):
+        assert select.select([self.uffd], [], [], 30)[0], "no fault of the page that is not there"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        fcntl.ioctl(self.uffd, UFFDIO_ZEROPAGE, struct.pack("QQQq", self.address, PAGE, 0, 0))
+        os.close(self.uffd)
 
 
 ODP = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
@@ -270,6 +298,18 @@ class Tests:
         mr.close()
         assert n == before, f"{n - before} children are left"
 
+    def test_implicit_dontneed(self):
+        """Nor does a child stay when its pages had gone before their memory was unmapped"""
+        mr, a, libc = self.implicit_child(8)
+        before = self.door.counters()["mkeys_enabled"]
+        self.door.write(mr.rkey, a, b"x" * 8 * PAGE)
+        assert self.door.counters()["mkeys_enabled"] == before + 1
+        libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(8 * PAGE), mmap.MADV_DONTNEED)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(8 * PAGE))
+        n = self.settle(before)
+        mr.close()
+        assert n == before, f"{n - before} children are left"
+
     def test_implicit_pingpong(self):
         """Memory that only comes and goes does not take the child away each time"""
         mr, a, libc = self.implicit_child(1)
@@ -331,6 +371,21 @@ class Tests:
         now = self.door.counters()
         assert now["injected"] == before["injected"] + 5
         assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
+
+    def test_relaxed(self):
+        """A region that may reach PCI peers has no relaxed ordering, whoever asks for both, and when"""
+        m, a = self.memory(2)
+        both = ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
+        change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
+        for implicit in False, True:
+            for flags in 0, P2P:
+                for before in 0, both:
+                    mr = (MR(self.pd, 0, ODP | flags | before, implicit=True) if implicit else
+                          MR(self.pd, 2 * PAGE, ODP | flags | before, address=a))
+                    assert self.door.relaxed(mr.rkey) == (3 if before and not flags else 0), (implicit, flags, before)
+                    mr.rereg(change, access=ODP | flags | both)
+                    assert self.door.relaxed(mr.rkey) == (0 if flags else 3), (implicit, flags, before, "rereg")
+                    mr.close()
 
     def test_qp_error(self):
         """A page that cannot be had is an error of the queue pair that asked for it, and of no other"""
@@ -501,6 +556,47 @@ class Tests:
         libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
         mr.close()
 
+    def test_child_sleeps(self):
+        """Other memory that a child covers, which has gone but for a fault that waits: the MR must lead past it at once"""
+        mr, a, libc = self.implicit_child(3)
+        self.door.write(mr.rkey, a, b"x" * 64)
+        second = Door(sys.argv[1], 1)
+        with HeldBack(a + 2 * PAGE) as page:
+            second.go(READ, mr.rkey, a + 2 * PAGE, 64)
+            page.wait()
+            libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+            before = self.door.counters()
+            self.door.write(mr.rkey, a + PAGE, b"y" * 64)
+            faults = self.faults(before)
+        second.wait()
+        assert ctypes.string_at(a + PAGE, 64) == b"y" * 64
+        assert faults <= 8, f"{faults} faults of one page"
+        libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(2 * PAGE))
+        mr.close()
+
+    def test_dereg_sleeps(self):
+        """The region is to go, and a fault of it waits: another access fails, and does not ask until that one is done"""
+        verbs = Verbs(sys.argv[1])
+        second = Door(sys.argv[1], 1)
+        for implicit in False, True:
+            m, a = self.memory(4)
+            mr = verbs.reg_mr(None, 2**64 - 1) if implicit else verbs.reg_mr(a, 4 * PAGE)
+            rkey = verbs.rkey(mr)
+            thread = threading.Thread(target=verbs.dereg_mr, args=(mr,))
+            with HeldBack(a + 3 * PAGE) as page:
+                second.go(READ, rkey, a + 3 * PAGE, 64)
+                page.wait()
+                thread.start()
+                time.sleep(0.3)
+                before = self.door.counters()
+                self.door.go(READ, rkey, a + PAGE, 64)
+                time.sleep(1)
+                faults = self.faults(before)
+            thread.join()
+            second.end()
+            assert self.door.end() == FAILED
+            assert faults <= 8, f"{faults} faults of one page"
+
     def test_neighbour_gone(self):
         """A page goes while the driver waits for another one of the same fault, and then one beside it is mapped"""
         n, gone, beside, slow = 13, 3, 4, 12
@@ -508,26 +604,19 @@ class Tests:
         mr = self.odp(a, n * PAGE)
         old, new = os.urandom(slow * PAGE), os.urandom(PAGE)
         m[:slow * PAGE] = old
-        uffd = ctypes.CDLL(None).syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
-        fcntl.ioctl(uffd, UFFDIO_API, struct.pack("QQQ", UFFD_API, 0, 0))
-        fcntl.ioctl(uffd, UFFDIO_REGISTER, struct.pack("QQQQ", a + slow * PAGE, PAGE, MISSING, 0))
-        self.door.go(READ, mr.rkey, a, n * PAGE)
-        assert select.select([uffd], [], [], 30)[0], "no fault of the page that is not there"
-
-        m.madvise(mmap.MADV_DONTNEED, gone * PAGE, PAGE)
-        # These take the page that went.
-        others = [mmap.mmap(-1, 64 * PAGE) for _ in range(2)]
-        for other in others:
-            other[:] = b"o" * len(other)
-        m[gone * PAGE:(gone + 1) * PAGE] = new
         second = Door(sys.argv[1], 1)
-        try:
+        with HeldBack(a + slow * PAGE) as page:
+            self.door.go(READ, mr.rkey, a, n * PAGE)
+            page.wait()
+            m.madvise(mmap.MADV_DONTNEED, gone * PAGE, PAGE)
+            # These take the page that went.
+            others = [mmap.mmap(-1, 64 * PAGE) for _ in range(2)]
+            for other in others:
+                other[:] = b"o" * len(other)
+            m[gone * PAGE:(gone + 1) * PAGE] = new
             assert second.read(mr.rkey, a + beside * PAGE, PAGE) == old[beside * PAGE:(beside + 1) * PAGE]
             assert second.read(mr.rkey, a + gone * PAGE, PAGE) == new, "the device has a page that is gone"
-        finally:
-            fcntl.ioctl(uffd, UFFDIO_ZEROPAGE, struct.pack("QQQq", a + slow * PAGE, PAGE, 0, 0))
-            os.close(uffd)
-            self.door.wait()
+        self.door.wait()
         assert self.door.read(mr.rkey, a, n * PAGE) == m[:]
         mr.close()
 

@@ -16,14 +16,16 @@ import subprocess
 import sys
 import time
 
-from pyverbs.libibverbs_enums import (ibv_odp_general_caps, ibv_odp_transport_cap_bits, ibv_wr_opcode as op,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ibv_odp_transport_cap_bits,
+                                      ibv_rereg_mr_flags, ibv_wr_opcode as op,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
+from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import SGE
-from verbs import PAGE, Failed, Link, Skipped, equal, run_tests
+from verbs import ACCESS, P2P, PAGE, Failed, Link, Skipped, equal, run_tests
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")
@@ -42,6 +44,7 @@ NPAGES = -(-args.pages * PAGE // HUGE) * HUGE // PAGE if args.huge else args.pag
 SOFTWARE = not os.path.exists(f"/sys/class/infiniband/{args.device}/device")
 # Its test_hmm keeps no statistics: what is left to see is where the pages are, and the data.
 UNPATCHED = os.uname().release.endswith("-unpatched")
+ODP = ibv_access_flags.IBV_ACCESS_ON_DEMAND
 
 
 class Command(ctypes.Structure):
@@ -199,13 +202,13 @@ class Tests:
         self.link = link
         self.device = device_memory()
 
-    def begin(self):
+    def begin(self, flags=ODP | P2P):
         """The memory that is tested, and plain memory on the other end, both registered."""
         self.memory, self.plain = Memory(self.device), Memory(self.device)
         self.data, self.other = self.memory.fill(1), self.plain.fill(2)
         self.memory.to_device()
         self.before = self.device.stats()
-        self.mr = self.link.region(self.memory.address, self.memory.size)
+        self.mr = self.link.region(self.memory.address, self.memory.size, flags)
         self.plain_mr = self.link.region(self.plain.address, self.plain.size, 0)
         self.came_back([])
 
@@ -239,9 +242,10 @@ class Tests:
             if args.expect == "stay":
                 equal("counted at the peer in whole turns, not reached", (p2p > 0, p2p % NPAGES, fallbacks), (True, 0, 0))
             elif args.expect == "ram":
-                # Registration looks, too. With the first page of a huge one all of it comes.
+                # Registration looks, too, unless the region is implicit. With the first page of a huge one all of it comes.
+                looked = NPAGES if self.mr.buf else 0
                 faulted = 1 if args.huge else len(pages)
-                equal("counted at the peer, not reached", (p2p, fallbacks >= NPAGES + faulted), (0, True))
+                equal("counted at the peer, not reached", (p2p, fallbacks >= looked + faulted), (0, True))
 
     def show_counters(self):
         """mlx5 counts what it does for each memory region on demand, rxe does not. Those of the first are returned."""
@@ -415,7 +419,7 @@ class Tests:
         """Device memory at both ends."""
         self.begin()
         self.plain_mr.close()
-        self.plain_mr = self.link.region(self.plain.address, self.plain.size)
+        self.plain_mr = self.link.region(self.plain.address, self.plain.size, ODP | P2P)
         self.plain.to_device()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.mr, self.plain_mr)
         self.show_counters()
@@ -425,6 +429,91 @@ class Tests:
         self.no_alias()
         equal("data is right", (self.plain.map[:] == self.data, self.memory.map[:] == self.data), (True, True))
         self.end()
+
+    def migrates(self, use):
+        """Whoever did not ask for device memory gets RAM, as without these patches: nobody gives an alias, nothing is counted."""
+        before = self.device.stats()
+        use()
+        if args.expect != "any":
+            equal("pages that are left in device memory", len(self.memory.in_ram()), NPAGES)
+        equal("data is right", self.plain.map[:] == self.data, True)
+        counters, now = self.show_counters(), self.device.stats()
+        if now:
+            equal("calls of get_dma_pfn_for_device()", now.op_calls - before.op_calls, 0)
+        if counters and not UNPATCHED:
+            equal("counted at the peer, not reached", (counters["page_p2p"], counters["page_p2p_fallbacks"]), (0, 0))
+
+    def read(self):
+        """All of the memory, by its address: an implicit region begins at 0."""
+        for page in range(NPAGES):
+            self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, page * PAGE,
+                           self.memory.address + page * PAGE - (self.mr.buf or 0))
+
+    def read_prefetched(self):
+        self.link.pd.advise_mr(PREFETCH, FLUSH, [SGE(self.memory.address, self.memory.size, self.mr.lkey)])
+        self.read()
+
+    def implicit(self, flags):
+        if not self.link.odp_caps.general_caps & ibv_odp_general_caps.IBV_ODP_SUPPORT_IMPLICIT:
+            raise Skipped(f"{args.device} has no implicit regions")
+        self.begin()
+        self.mr.close()
+        self.mr = MR(self.link.pd, 0, ACCESS | ODP | flags, implicit=True)
+
+    def test_not_asked(self):
+        self.begin(ODP)
+        self.migrates(self.read)
+        self.end()
+
+    def test_not_asked_prefetch(self):
+        self.begin(ODP)
+        self.migrates(self.read_prefetched)
+        self.end()
+
+    def test_not_asked_implicit(self):
+        for use in self.read, self.read_prefetched:
+            self.implicit(0)
+            self.migrates(use)
+            self.end()
+
+    def test_implicit(self):
+        """A child asks if its parent does."""
+        for use in self.read, self.read_prefetched:
+            self.implicit(P2P)
+            use()
+            self.used()
+            equal("data is right", self.plain.map[:] == self.data, True)
+            self.end()
+
+    def test_rereg(self):
+        """What a region asks for is what it was told last. Without a new translation it cannot change its mind."""
+        if SOFTWARE:
+            raise Skipped("an adapter in software never asks")
+        change, move = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS, ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_TRANSLATION
+        for old, new in (P2P, 0), (0, P2P):
+            self.begin(ODP | old)
+            try:
+                self.mr.rereg(change, access=ACCESS | ODP | new)
+            except PyverbsError:
+                pass
+            else:
+                raise Failed("the flag of a region was changed, and its memory was not looked up anew")
+            self.mr.rereg(change | move, addr=self.memory.address, length=self.memory.size, access=ACCESS | ODP | new)
+            if new:
+                self.read()
+                self.used()
+                equal("data is right", self.plain.map[:] == self.data, True)
+            else:
+                self.migrates(self.read)
+            self.end()
+            self.implicit(old)
+            self.mr.rereg(change, access=ACCESS | ODP | new)
+            if new:
+                self.read()
+                self.used()
+            else:
+                self.migrates(self.read)
+            self.end()
 
     def test_shadow(self):
         """Wherever pages go, the adapter goes to where they are now, or asks."""

@@ -16,6 +16,8 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 PAGE = mmap.PAGESIZE
 ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
           ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
+# IBV_ACCESS_P2P, which rdma-core does not know yet: reach the memory of PCI peers where it is.
+P2P = 1 << 21
 
 
 class Failed(Exception):

@@ -1,38 +1,29 @@
 #!/usr/bin/env python3
-"""usage: mutants-sample.py [N [SEED [FILE...]]]
-
-Breaks the lines that the patches add to FILE (mm/hmm.c), in N (40) places drawn by
-SEED (1), by rule: a condition negated, or a part of it dropped; a statement dropped, or
-swapped with the next; off by one; an operator, flag or constant taken for its neighbour.
-All are in one kernel, which is told by hmm_mutant=K on its command line which to take.
-selftests/mutants/sample lists the runs that may notice, a file at a time and the quickest
-first; selftests/mutants/equivalent what nobody can notice, and why. Works in build/sample;
-what each run left is in results/sample. Goes on where it was stopped.
-
-exit: 0 each was noticed or is equivalent; 1 not so; 2 usage, or tests that fail unmutated.
-"""
-import concurrent.futures, hashlib, os, random, re, shutil, subprocess, sys
+"""Breaks the lines that the patches add to FILE (mm/hmm.c), in N (40) places drawn by SEED (1), by rule: a condition
+negated, or a part of it dropped; a statement dropped, or swapped with the next; off by one; an operator, flag or constant
+taken for its neighbour. All are in one kernel, which is told by hmm_mutant=K on its command line which to take.
+selftests/mutants/sample lists the runs that may notice, selftests/mutants/equivalent what nobody can notice, and why.
+Works in build/sample; what each run left is in results/sample. Goes on where it was stopped.
+exit: 0 each was noticed or is equivalent; 1 not so; 2 usage, or tests that fail unmutated."""
+import argparse, concurrent.futures, hashlib, os, random, re, shutil, subprocess, sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
 TREE, HOME = WORK / "tree", "mm/hmm.c"  # HOME has the parameter
-ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="30", TEST_TIMEOUT="120", SILENCE_TIMEOUT="30")
+ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="60", TEST_TIMEOUT="240", SILENCE_TIMEOUT="60")
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
          ("PAGE_SHIFT", "PMD_SHIFT"), ("PAGE_SIZE", "PMD_SIZE"), ("0", "1"), ("i", "i + 1"), ("start", "end")]
 RULES = [(a.replace(a.strip(), rf"(?<!\w){re.escape(a.strip())}(?!\w)"), b) for x, y in PAIRS for a, b in ((x, y), (y, x))]
 RULES += [(r" - 1\b", ""), (r"!(?=[\w(])", "")]
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+for name, default in (("N", 40), ("SEED", 1)):
+    parser.add_argument(name, nargs="?", type=int, default=default)
+parser.add_argument("FILE", nargs="*", default=[HOME])
 
-
-def die(message):
-    print(f"mutants-sample: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-def sh(*words):
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
+def git(*words):
+    return subprocess.run(["git", "-C", TREE, *words], check=True, capture_output=True, text=True).stdout
 
 def units(lines, added):
     """(first line, last, before, what may change, after) of each statement or condition that has an added line"""
@@ -45,9 +36,8 @@ def units(lines, added):
             start = n + 1
             continue
         whole = re.sub(r"\s+", " ", " ".join(lines[start:n + 1])).strip()
-        done = whole.count("(") == whole.count(")") and \
-            (whole[-1] in ";{}:" or re.match(r"(} )?(else )?(if|for|while|else)\b", whole) and text[-1] not in "&|")
-        if not done:
+        if whole.count("(") != whole.count(")") or \
+           whole[-1] not in ";{}:" and not re.match(r"(} )?(else|if|for|while)\b", whole):
             continue
         m = re.match(r"((?:} )?(?:else )?(?:if|while) \()(.*)(\)(?: {)?)$", whole) or \
             re.match(r"(for \([^;]*; )([^;]*)(;.*)$", whole) or \
@@ -58,9 +48,9 @@ def units(lines, added):
         start = n + 1
     return found
 
-
-def mutants_of(found):
+def mutants_of(found, lines):
     """Each is a list of (unit, what stands there instead)"""
+    ends = [lines[last + 1] == "}" for _, last, *_ in found]  # of its function: a return has to stay there
     for u, (_, last, before, text, _) in enumerate(found):
         for old, new in RULES:
             for m in re.finditer(old, text):
@@ -68,48 +58,39 @@ def mutants_of(found):
         if "if (" in before or "while (" in before:
             yield [(u, f"!({text})")]
             parts = re.split(r" (?:&&|\|\|) ", text)
-            if len(parts) > 1 and all(p.count("(") == p.count(")") for p in parts):
-                for p in parts:
-                    yield [(u, p)]
-        elif not before:
+            yield from ([(u, p)] for p in parts if len(parts) > 1 and p.count("(") == p.count(")"))
+        elif not before and not ends[u]:
             yield [(u, ";")]
-            if found[u + 1:] and found[u + 1][0] == last + 1 and not found[u + 1][2] and not text.startswith("return"):
+            if found[u + 1:] and found[u + 1][0] == last + 1 and not found[u + 1][2] + "return" * ends[u + 1] and text[:6] != "return":
                 yield [(u, found[u + 1][3]), (u + 1, text)]
 
-
-def source(name, lines, found, chosen):
-    out, at = [], 0
+def source(lines, found, chosen):
+    out = ["extern int hmm_mutant;"] + lines
     for u, (first, last, before, text, after) in enumerate(found):
         here = [(k, new) for k, mutant in chosen.items() for v, new in mutant if v == u]
-        if here:
-            out += lines[at:first]
-            if before:
-                out += [before] + [f"hmm_mutant == {k} ? ({new}) :" for k, new in here] + [f"({text}){after}"]
-            else:
-                out += ["{"] + [f"if (hmm_mutant == {k}) {{ {new} }} else" for k, new in here] + [f"{{ {text} }} }}"]
-            at = last + 1
-    out += lines[at:]
-    top = max(n for n, line in enumerate(out) if line.startswith("#include")) + 1
-    return "\n".join(out[:top] + ["extern int hmm_mutant;"] + out[top:]) + "\n"
-
+        if here and before:
+            out[first + 1] = before + "".join(f"hmm_mutant == {k} ? ({new}) :\n" for k, new in here) + f"({text}){after}"
+        elif here:
+            out[first + 1] = "{" + "".join(f"if (hmm_mutant == {k}) {{ {new} }} else\n" for k, new in here) + f"{{ {text} }} }}"
+        out[first + 2:last + 2] = [""] * (last - first) if here else out[first + 2:last + 2]
+    return "\n".join(out) + "\n"
 
 def build(name, lines, found, chosen):
     while True:
-        (TREE / name).write_text(source(name, lines, found, chosen))
-        home = (TREE / HOME).read_text()
-        (TREE / HOME).write_text(home + "#include <linux/moduleparam.h>\n"
-                                 "int hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\ncore_param(hmm_mutant, hmm_mutant, int, 0444);\n")
+        (TREE / name).write_text(source(lines, found, chosen))
+        with (TREE / HOME).open("a") as home:
+            home.write("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
+                       "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
         if subprocess.run([TOP / "scripts/kernel.sh", "build", "normal"], env=ENV, capture_output=True).returncode == 0:
             return
         log, text = (WORK / "kernels/normal.log").read_text(), (TREE / name).read_text().split("\n")
         bad = {int(k) for n in re.findall(re.escape(name) + r":(\d+):\d+: error", log)
                for k in re.findall(r"hmm_mutant == (\d+)", text[int(n) - 1])}
         if not bad:
-            die(f"{name} does not build: {WORK}/kernels/normal.log")
+            parser.error(f"{name} does not build: {WORK}/kernels/normal.log")
         for k in bad:  # no C, so no mutant
             del chosen[k]
-        sh("git", "-C", TREE, "checkout", "-q", HOME)
-
+        git("checkout", "-q", HOME)
 
 def noticed(k, runs, results):
     """The first run that fails, or nothing"""
@@ -118,40 +99,35 @@ def noticed(k, runs, results):
         return verdict.read_text()
     by = ""
     for suite, kernel, topology, *args in runs:
-        for slowdown in ("1", "2"):  # a busy machine reaches a limit, too
-            run = results / str(k) / "-".join([suite, topology, *args])
-            vm = subprocess.run([TOP / "scripts/vm.sh", "run", "-q", "-a", f"hmm_mutant={k}", "-o", run, kernel, topology,
-                                 f"/suites/{suite}/run", *args], env=dict(ENV, SLOWDOWN=slowdown), capture_output=True, text=True)
-            if vm.returncode != 124:
-                break
-        if vm.returncode == 2 or not (run / "conclusion.txt").exists():
-            die(f"could not run: {vm.stderr}")
+        run = results / str(k) / "-".join([suite, topology, *args])
+        vm = subprocess.run([TOP / "scripts/vm.sh", "run", "-q", "-a", f"hmm_mutant={k}", "-o", run, kernel, topology,
+                             f"/suites/{suite}/run", *args], env=ENV, capture_output=True, text=True)
+        if vm.returncode == 2:
+            parser.error(f"could not run: {vm.stderr}")
         if vm.returncode:
             by = f"{suite} {topology} {' '.join(args)}: {(run / 'conclusion.txt').read_text().strip()}"
             break
     verdict.write_text(by)
     return by
 
-
 def sample(name, count, seed):
     runs = [row[1:] for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] == name]
-    if not runs:
-        die(f"selftests/mutants/sample has no runs for {name}")
+    runs or parser.error(f"selftests/mutants/sample has no runs for {name}")
     same = {tuple(row.split("\t")[:3]): row for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
-    sh("git", "-C", TREE, "reset", "-q", "--hard")
+    git("reset", "-q", "--hard", "FETCH_HEAD")
     lines, added = (TREE / name).read_text().split("\n")[:-1], set()
-    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", sh("git", "-C", TREE, "diff", "-U0", "base", "HEAD", "--", name), re.M):
+    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git("diff", "-U0", "base", "HEAD", "--", name), re.M):
         added |= set(range(int(start) - 1, int(start) - 1 + int(length or 1)))
     found = units(lines, added)
-    possible = list(mutants_of(found))
-    random.Random(seed).shuffle(possible)
-    chosen = dict(enumerate(possible[:count], 1))
+    possible = list(mutants_of(found, lines))
+    chosen = dict(enumerate(random.Random(seed).sample(possible, min(count, len(possible))), 1))
     print(f"{name}: {len(possible)} mutants possible, {len(chosen)} drawn; building", flush=True)
     build(name, lines, found, chosen)
-    results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + str(runs).encode()).hexdigest()[:12]
+    tests = git("rev-parse", "HEAD:") + git("-C", TOP, "rev-parse", "HEAD:selftests")
+    results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
     if noticed(0, runs, results):
-        die(f"the unmutated kernel fails, mend that first: {noticed(0, runs, results)}")
-    killed, equal = 0, 0
+        parser.error(f"the unmutated kernel fails, mend that first: {noticed(0, runs, results)}")
+    killed = equal = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for k, by in zip(chosen, pool.map(lambda k: noticed(k, runs, results), chosen)):
             u, new = chosen[k][0]
@@ -159,27 +135,16 @@ def sample(name, count, seed):
             equivalent = not by and (name, old, new) in same
             killed, equal = killed + bool(by), equal + equivalent
             print(f"{k} {name}:{found[u][0] + 1}: {old} -> {new}{swap}: {by or ('SURVIVES', 'equivalent')[equivalent]}", flush=True)
-    rate = 100 * killed / max(1, len(chosen) - equal)
-    print(f"{name}: {killed} of {len(chosen)} noticed, {equal} equivalent: {rate:.0f} %; seed {seed}, {results.relative_to(TOP)}")
+    print(f"{name}: {killed} of {len(chosen)} noticed, {equal} equivalent: "
+          f"{100 * killed / max(1, len(chosen) - equal):.0f} %; seed {seed}, {results.relative_to(TOP)}")
     return killed + equal == len(chosen)
 
-
-def main(words):
-    if words[:1] == ["--help"]:
-        return print(__doc__)
-    try:
-        count, seed = (int(w) for w in (words + ["40", "1"][len(words):])[:2])
-    except ValueError:
-        die(__doc__)
-    if not (TREE / ".git").exists():
-        shutil.rmtree(TREE, ignore_errors=True)
-        sh("git", "clone", "-q", "--shared", "--template=", TOP / "build/tree", TREE)
-        (TREE / ".git/info").mkdir(exist_ok=True)
-        (TREE / ".git/info/exclude").write_text("/out-*/\n")
-        (WORK / "base").symlink_to("../base")
-    sh("git", "-C", TREE, "fetch", "-q", "--force", "--tags", TOP / "build/tree", "HEAD")
-    sh("git", "-C", TREE, "reset", "-q", "--hard", "FETCH_HEAD")
-    sys.exit(0 if all([sample(name, count, seed) for name in words[2:] or [HOME]]) else 1)
-
-
-main(sys.argv[1:])
+args = parser.parse_args()
+if not (TREE / ".git").exists():
+    shutil.rmtree(WORK, ignore_errors=True)
+    TREE.mkdir(parents=True)
+    git("clone", "-q", "--shared", TOP / "build/tree", ".")
+    (TREE / ".git/info/exclude").write_text("/out-*/\n")
+    (WORK / "base").symlink_to("../base")
+git("fetch", "-q", "--force", "--tags", TOP / "build/tree", "HEAD")
+sys.exit(0 if all([sample(name, args.N, args.SEED) for name in args.FILE]) else 1)

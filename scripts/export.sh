@@ -61,7 +61,7 @@ done
 	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
 
 # The patches that patches/ has now, without the cover letters.
-(cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -path './rdma-core/*' ! -name '0000-*' | sed 's,^\./,,' | sort) >"$tmp/present"
+(cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | sort) >"$tmp/present"
 
 # What is about to be overwritten or removed is known: as build/tree was made from it, as it will be, or committed here.
 while IFS= read -r p; do

@@ -113,7 +113,7 @@ def noticed(k, runs, results):
 def sample(name, count, seed):
     runs = [row[1:] for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] == name]
     runs or parser.error(f"selftests/mutants/sample has no runs for {name}")
-    same = {tuple(row.split("\t")[:3]): row for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
+    same = {tuple(row.split("\t")[:3]) for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
     git("reset", "-q", "--hard", "FETCH_HEAD")
     lines, added = (TREE / name).read_text().split("\n")[:-1], set()
     for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git("diff", "-U0", "base", "HEAD", "--", name), re.M):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # The verbs; the work is in scripts/. `make help` lists them.
 
 # One verb at a time, whatever -j says: the scripts use all processors themselves.
@@ -14,7 +15,7 @@ unexport BUILD PATCHES MAILS
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology check-scripts clean distclean help deps base
+.PHONY: all test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-core ## the main job: build, boot each topology, print the table
@@ -94,6 +95,9 @@ deps:
 topology: ## a picture of each topology: results/topology, selftests/pictures (needs graphviz)
 	@scripts/topology.py
 
+report: ## the results of the last make or make test as a page: results/report/index.html
+	@scripts/report.py
+
 check-scripts: ## shellcheck, shfmt, sorted fragments, pictures up to date
 	@scripts/check-scripts.sh
 
@@ -105,5 +109,5 @@ distclean: ## also the cache: the base and ccache
 
 help: ## this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
-	@echo 'If a verb fails, make prints "Error N", where N is the exit code of its script (README.md, "Exit codes"),'
+	@echo 'If a verb fails, make prints "Error N", where N is the exit code of its script (scripts/README.md, "Exit codes"),'
 	@echo 'and make itself ends with 2, whatever N is. Call the script to get N: scripts/test.sh in place of make test.'

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Apply the series on a new branch of the user's own kernel tree.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Find a b4 that has `prep --check`, or fetch one into the cache.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

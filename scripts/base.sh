@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Get the base kernel and check it out in build/base.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

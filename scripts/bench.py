@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """What runs of the suite cost say together.
 
 usage: bench.py read OUT RUN...      the counts of these folders, into a file
@@ -25,7 +26,7 @@ FAIL, USAGE = 1, 2
 MAY_TAKE = 1.03
 MAY_TAKE_OF = {r"other\.pte\.look": 1.10}
 # These wait for a grace period or another thread, which does not always take the same.
-WAITS = r"windows\.steal\..*|revoke\.(exit|unbind)\..*"
+WAITS = r"revoke\.(exit|unbind)\..*"
 # What the exporter does (test_hmm) to move its pages is not what others pay for the walk.
 NOT_JUDGED = r"clock|other\..*\.write"
 
@@ -325,50 +326,21 @@ class Report:
         self.bar(moved, "nothing migrates by the alias; without it each page does once, for the first importer")
         self.bar(less, "the alias takes less for one to four importers")
 
-    def windows(self):
-        sizes = (8, 64, 512, 4096)
-        names = {"kept": "block still has its window", "recycle": "gets one that is idle", "steal": "gets one that is not exported",
-                 "none": "finds none", "mix": "by lot (but for those not exported)"}
-        table = {name: [self.get("windows", "switch", f"windows.{name}.{n}") for n in sizes] for name in names}
-        small = self.get("windows", "switch", "small.pte.4096")
-        if not self.measured("windows"):
+    def small(self):
+        small = self.get("small", "switch", "small.pte.4096")
+        if not self.measured("small"):
             return
-        if not small or not all(v for values in table.values() for v in values):
+        if not small:
             self.bar(False, "B5: all cases are measured")
             return
         self.say("## B5: more device memory than BAR")
-        self.say()
-        self.say("nouveau's windows of 2 MiB, with twice as much memory as aperture: instructions to hand out a page. What the GPU takes to "
-                 "map, unmap and flush is not in it.")
-        self.say()
-        self.say(f"| the page's block | {' | '.join(human(n << 21) for n in sizes)} | spread |")
-        self.say("|---|" + "--:|" * (len(sizes) + 1))
-        for name, values in table.items():
-            self.say(f"| {names[name]} | {' | '.join(per_page(v) for v in values)} | {max(v[2] for v in values):.2f} % |")
-        self.say()
-        self.say("| by lot | pages handed out | aliases | refused | recycled | stolen | no space | read-backs | errors |")
-        self.say("|---|" + "--:|" * 8)
-        whats = ("aliases", "refused", "recycles", "steals", "no-space", "read-backs", "errors")
-        for n in sizes:
-            self.say(f"| {human(n << 21)} | {8 * n} | {' | '.join(str(self.number(f'windows.mix.{n}', what)) for what in whats)} |")
         self.say()
         numbers = [self.number("small.pte.4096", what) for what in ("aliases", "migrated", "walks", "errors")]
         self.say(f"test_hmm, 4096 pages and room for {numbers[0]} in the BAR: {numbers[0]} are reached by the alias, {numbers[1]} migrate, "
                  f"{numbers[2]} walks (one more for each page table with pages that migrate), {small[0]:.0f} instructions; the second "
                  f"time nothing migrates. Pages with wrong data: {numbers[3]}.")
         self.say()
-        errors = [self.number(case, "errors") for case in ["small.pte.4096"] + [f"windows.{name}.{n}" for name in names for n in sizes]]
-        self.bar(set(errors) == {0}, "no errors: each alias leads to its page, and nobody gets memory that a peer still writes to")
-        steep = [name for name, values in table.items() if name != "mix" and
-                 max(v[0] / v[1] for v in values) > 1.03 * values[0][0] / values[0][1]]
-        self.bar(not steep, "a page takes no more in a larger aperture" + (f"; not so: {', '.join(steep)}" if steep else ""))
-        self.bar(table["recycle"][0][0] / table["recycle"][0][1] < self.a_page_moved(),
-                 "to recycle a window costs less than to migrate the one page")
-
-    def a_page_moved(self):
-        """What migration of a page takes, without the copy."""
-        moved, copy = self.get("alias", "switch", "migrate.pte.512"), self.get("alias", "switch", "copy.bar")
-        return moved[0] / moved[1] - copy[0] if moved and copy else float("inf")
+        self.bar(numbers[3] == 0, "no errors: each alias leads to its page")
 
     def revoke(self):
         def get(name, n, zap=""):
@@ -573,7 +545,7 @@ def judge(file):
     r.pingpong()
     r.partial()
     r.importers()
-    r.windows()
+    r.small()
     r.revoke()
     r.maps()
     r.prefetch()
@@ -608,13 +580,6 @@ def report(file, folder):
                 lines.setdefault(match[1], []).append((int(match[2]), kernels["normal"][0]))
         if lines:
             plot(folder, name, title, xlabel, "instructions", lines, False)
-    lines = {}
-    for (g, _, case), kernels in r.table.items():
-        match = re.fullmatch(r"windows\.(kept|recycle|steal|none)\.(\d+)", case)
-        if g == "windows" and match:
-            lines.setdefault(match[1], []).append((int(match[2]) << 21, kernels["normal"][0] / kernels["normal"][1]))
-    if lines:
-        plot(folder, "windows", "Cost of a page of device memory over the size of the aperture", "aperture", "instructions a page", lines, True)
     return FAIL if r.missed else 0
 
 

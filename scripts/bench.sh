@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Measure what the patches cost and save, in guest instructions.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -41,7 +42,7 @@ runs=(
 	"normal switch grow"
 	"normal switch-large-bar grow-alias"
 	"normal switch-importers importers"
-	"normal switch windows"
+	"normal switch small"
 	"normal switch-importers revoke"
 	"normal root-ports-iommu maps"
 )

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Run shellcheck and shfmt over every shell script, or those named; check the order of what has one, the pictures, and
-# that what the texts name is there.
+# SPDX-License-Identifier: GPL-2.0-only
+# Run shellcheck and shfmt over every shell script, or those named; check licences, the order of what has one, the
+# pictures, and that what the texts name is there.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ "${1:-}" != --help ] || {
@@ -30,6 +31,12 @@ for f in kernel-config/*.config; do
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/topology.py --check || rc=$EX_FAIL
+# The licence (COPYING) of each script and source.
+git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
+	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
+	xargs -r -d '\n' grep -LE '^(#|//|/\*) SPDX-License-Identifier: GPL-2\.0-only( WITH Linux-syscall-note)?( \*/)?$' |
+	sed 's/$/ has no line "SPDX-License-Identifier: GPL-2.0-only"/' | { ! grep . >&2; } || rc=$EX_FAIL
+mapfile -t texts < <(git ls-files '*.md')
 # What to type, as the texts say it, and where they link to.
 while IFS='= ' read -r -a words; do
 	case ${words[0]} in
@@ -44,9 +51,9 @@ while IFS='= ' read -r -a words; do
 			rc=$EX_FAIL
 		}
 	done
-done < <(grep -ohE '(CHECKS|MUTANTS|SUITES|TOPOLOGIES|TOPOLOGY)=("[^"]*"|[a-z0-9*-]+)' README.md MAINTAINERS-notes/*.md | tr -d '"')
-for text in README.md MAINTAINERS-notes/*.md; do
-	{ grep -oE '\]\([^):]*\)' "$text" || true; } | tr -d ']()' | while read -r link; do
+done < <(grep -ohE '(CHECKS|MUTANTS|SUITES|TOPOLOGIES|TOPOLOGY)=("[^"]*"|[a-z0-9*-]+)' "${texts[@]}" | tr -d '"')
+for text in "${texts[@]}"; do
+	{ grep -oE '\]\([^):]*\)|src="[^":]*"' "$text" || true; } | sed 's/^src=//' | tr -d ']()"' | while read -r link; do
 		[ -e "$(dirname "$text")/$link" ] || echo "$text links to $link, which is not there"
 	done
 done | { ! grep . >&2; } || rc=$EX_FAIL

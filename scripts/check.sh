@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Run the checks of the series.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # Sourced by every script here: where things are, how errors and progress are said.
 
@@ -7,7 +8,7 @@ BUILD=${BUILD:-$TOP/build}
 # shellcheck disable=SC2034
 CACHE=${HMM_P2P_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hmm-p2p}
 
-# Exit codes, the same in every script; README.md lists them for users.
+# Exit codes, the same in every script; scripts/README.md lists them for users.
 # shellcheck disable=SC2034
 EX_FAIL=1 EX_USAGE=2 EX_APPLY=3 EX_CONFIG=4 EX_SPLAT=5 EX_PLAN=6 EX_DIED=7 EX_TIMEOUT=124 EX_PANIC=255
 
@@ -235,7 +236,7 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|run|series|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|sparse|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Merge the fragments of a kernel over allnoconfig and prove that the result is what they ask for.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Unpack a package of another Debian suite, with all it needs, beside the machine's own.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -6,23 +7,31 @@ set -euo pipefail
 usage() {
 	cat <<'END'
 usage: debian-package.sh [--only] DIR SUITE PACKAGE...
+       debian-package.sh --source DIR SUITE PACKAGE
 
 Makes DIR/root of packages of a Debian suite (amd64) and of all that they depend
 on, the C library too (with --only: of no others than those named); DIR/packages
 has the versions; DIR/run PROGRAM ARGUMENT... runs a program of it by its own
-loader and libraries. apt verifies what it fetches. The machine's packages and
-apt sources are left as they are, and no root is needed.
+loader and libraries. --source: DIR has the sources, without Debian's changes. apt
+verifies what it fetches. The machine's packages and apt sources are left as they
+are, and no root is needed.
 END
 }
 [ "${1:-}" != --help ] || {
 	usage
 	exit 0
 }
-fetch=(install --download-only)
-[ "${1:-}" != --only ] || {
+fetch=(install --download-only) type=deb
+case ${1:-} in
+--only)
 	fetch=(download)
 	shift
-}
+	;;
+--source)
+	fetch=(source --download-only) type=deb-src
+	shift
+	;;
+esac
 [ $# -ge 3 ] || {
 	usage >&2
 	exit "$EX_USAGE"
@@ -48,7 +57,7 @@ apt=$tmp/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
 printf '%s\n' "${suite%%-*}" "$suite" | uniq | while read -r line; do
-	printf 'deb [arch=amd64 signed-by=%s] %s %s main\n' "$keyring" "$(base_field mirror)" "$line"
+	printf '%s [arch=amd64 signed-by=%s] %s %s main\n' $type "$keyring" "$(base_field mirror)" "$line"
 done >"$apt/sources.list"
 cat >"$apt/apt.conf" <<END
 #clear APT::Update::Pre-Invoke;
@@ -81,6 +90,16 @@ get() {
 }
 step "$package: looking for it in Debian $suite"
 get update
+if [ $type = deb-src ]; then
+	step "$package: downloading its sources"
+	# A mirror may lack Debian's part of sources that are no longer the newest.
+	(get "${fetch[@]}" "$@") 2>/dev/null || true
+	mkdir "$tmp/out"
+	tar -xf "$apt"/cache/archives/*.orig.tar.* -C "$tmp/out" --strip-components=1 2>"$tmp/log" ||
+		die "no sources of $package in $suite of $(base_field mirror): is there a network?"
+	mv "$tmp/out" "$dir"
+	exit
+fi
 step "$package: downloading it with its libraries"
 get "${fetch[@]}" "$@"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Build a Debian root for the guest, or find it in the cache.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Write the commits of build/tree back to patches/.
 set -euo pipefail
 export LC_ALL=C

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Build the guest's initramfs from selftests/guest/manifest.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -109,7 +110,7 @@ programs() { # [NAME...]
 		mkdir -p "$out/programs"
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
-				-I"$TOP/selftests/modules/hmm_bench" -I"$TOP/selftests/modules/window_bench" -I"$BUILD/tree/tools/testing/selftests" \
+				-I"$TOP/selftests/modules/hmm_bench" -I"$BUILD/tree/tools/testing/selftests" \
 				-I"$TOP/selftests/models/pascal" -idirafter "$BUILD/tree/include/uapi/drm" -idirafter "$BUILD/tree/include/uapi" \
 				-o "$tmp/program" "$c" "$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
 				die "$c does not compile"

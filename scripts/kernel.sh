@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Build a kernel, its modules and the kernel selftests the guest runs.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

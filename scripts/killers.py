@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """Name the tests of a run that failed, had a splat, or did not live to see their result.
 
 usage: killers.py DIR [WHY]    WHY: this mutant hangs its test; without it a time limit proves nothing

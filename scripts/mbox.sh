@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Write the mails with which a human submits the series. Sends nothing.
 set -euo pipefail
 export LC_ALL=C.UTF-8

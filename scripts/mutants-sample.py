@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """Breaks the lines that the patches add to FILE (mm/hmm.c), in N (40) places drawn by SEED (1), by rule: a condition
 negated, or a part of it dropped; a statement dropped, or swapped with the next; off by one; an operator, flag or constant
 taken for its neighbour. All are in one kernel, which is told by hmm_mutant=K on its command line which to take.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Break the patches line by line and prove that the tests notice.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

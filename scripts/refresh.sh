@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Try the series on another base.
 set -euo pipefail
 export LC_ALL=C.UTF-8

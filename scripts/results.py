@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """Turn what a run left in its folder into a verdict.
 
 usage: results.py run DIR KEY=VALUE...    judge one run

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # The main job: boot the patched kernel once per PCIe topology and say how the importer reached device-private memory.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Look for kernel splats in a console log.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

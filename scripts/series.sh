@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # Sourced by tree.sh and export.sh: which commit of build/tree is which patch of patches/.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """Turn a tar archive into a cpio archive that the kernel unpacks at boot.
 
 usage: tar-to-cpio.py FOLDER <TAR >CPIO

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """tar-to-git.py TARBALL VERSION | git fast-import
 
 Writes the content of a kernel tarball as one commit, without its first path

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Run the test suites.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -307,6 +308,8 @@ awk -F '\t' '
 				order[i] ~ /^suite/ ? runs[order[i]] " runs, slowest " hms(most[order[i]]) " " slowest[order[i]] : ""
 	}' "$summary/times.txt" >&2
 [ $broken -eq 0 ] || rc=$EX_USAGE
+page=$("$TOP/scripts/report.py") || rc=$EX_USAGE
+[ -z "$page" ] || step "as a page: $page"
 [ $rc -eq 0 ] || step "exit $rc (make itself: 2). What failed: results/latest/results.json names the folders"
 cat "$tmp/summary"
 exit "$rc"

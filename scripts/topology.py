@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draw the PCIe topologies of selftests/topologies.
+# SPDX-License-Identifier: GPL-2.0-only
+"""Draw the PCIe topologies of selftests/topologies, and the data path that README.md shows.
 
 usage: topology.py             draw each to results/topology/NAME.svg, and to
                                selftests/pictures/ if it is not that already
@@ -24,6 +25,8 @@ TOP = Path(__file__).resolve().parent.parent
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
 RESULTS = TOP / "results/topology"
+# No topology, and drawn as one.
+DATA_PATH = Path("data-path")
 FAIL, USAGE = 1, 2
 
 # QEMU device: what it is, PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
@@ -354,6 +357,26 @@ class Topology:
         return f"<{'<br/>'.join(lines)}>"
 
 
+def data_path():
+    """The same system twice: without the patches and with them."""
+    out = [f'digraph {{ graph [bgcolor="{PAPER}", pad=0.15, ranksep=0.35, nodesep=0.5, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
+           f'node [shape=plain, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
+           f'edge [color="{LINE}", dir=none, fontname="{FONT}", fontsize=11, arrowsize=0.8]']
+    for n, (title, said, colour) in enumerate((
+            ("without the patches", "the page migrates to RAM, the adapter reads it there", RAM),
+            ("with the patches", "the page stays in GPU memory, the switch forwards", BUS))):
+        way = f'color="{colour}", penwidth=3, dir='
+        up = f"{way}both" if colour == RAM else ""
+        ways = (("ram", "bridge", up), ("bridge", "switch", up), ("switch", "adapter", f"{way}forward"), ("switch", "gpu", f"{way}back"))
+        nodes = {"ram": (["RAM"], "top", ""), "bridge": (["host bridge"], "host", ""), "switch": (["PCIe switch"], "top", ""),
+                 "adapter": (["RDMA adapter", "reads a page"], "importer", ""), "gpu": (["GPU", "has the page"], "exporter", "")}
+        out.append(f'subgraph cluster_{n} {{ graph [color="{PAPER}", labelloc=b, label=<<b>{title}</b><br/><font color="{colour}">{said}</font>>]')
+        out += [f"{name}{n} [label={box([[cell]])}]" for name, cell in nodes.items()]
+        out += [f"{a}{n} -> {b}{n} [{style}]" for a, b, style in ways]
+        out.append("}")
+    return "\n".join([*out, "}"]) + "\n"
+
+
 def wrapped(text):
     """As HTML, the fewest lines that fit, of like length."""
     return map(html.escape, textwrap.wrap(text, len(text) // (len(text) // 48 + 1) + 8))
@@ -408,13 +431,13 @@ def main(args):
         return USAGE
 
     rc, names, fresh = 0, set(), []
-    for path in sorted(TOPOLOGIES.iterdir()):
+    for path in [*sorted(TOPOLOGIES.iterdir()), DATA_PATH]:
         if path.name == "README":
             continue
         names.add(f"{path.name}.svg")
         picture = PICTURES / f"{path.name}.svg"
         try:
-            dot = Topology(path).dot()
+            dot = data_path() if path is DATA_PATH else Topology(path).dot()
         except Wrong as e:
             rc = complain(f"{path.relative_to(TOP)}: {e}")
             continue

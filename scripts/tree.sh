@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Make build/tree: the base with all series applied.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
 # Boot a kernel in QEMU with a PCIe topology and run a command in it.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # Sourced instead of lib.sh by the checks that compile. What they compile is only what the patches touch.
 

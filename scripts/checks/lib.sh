@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # Sourced by the checks. scripts/check.sh gives them
 #   WORK      a git tree in which nothing else checks out and builds

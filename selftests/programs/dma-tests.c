@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Data really move: the DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes
  * the memory of this process, wherever it is, and both sides are compared. EDU_DEVICE=edu_odp: the
@@ -284,6 +284,36 @@ TEST_F_TIMEOUT(dma, huge, 600)
 		EXPECT_TRUE(filled(mem + at[i] * PAGE, 0, PAGE, i + 2));
 	EXPECT_TRUE(filled(mem + 2 * PAGE, 2 * PAGE, 253 * PAGE, 1));
 	munmap(map, 2 * HUGE);
+}
+
+/*
+ * Each second page is asked for, by its own entry of the array. What comes before the first one
+ * stays as it is; the walk faults in the rest along with it.
+ */
+TEST_F_TIMEOUT(dma, each_second, 300)
+{
+	if (bench_odp())
+		SKIP(return, "the RDMA core asks for ranges");
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	/* There has to be a page table: a hole where there is none is faulted in as a whole. */
+	fill(self->mem, PAGE, 1);
+	ASSERT_EQ(madvise(self->mem, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE | EDU_HMM_ODD), 0);
+	ASSERT_EQ(state(self, self->imp[0], self->mem, NPAGES), 0);
+	EXPECT_EQ(self->pages[0].how, EDU_HMM_NONE);
+	for (int i = 1; i < NPAGES; i += 2) {
+		EXPECT_EQ(self->pages[i].how, EDU_HMM_RAM);
+		EXPECT_EQ(self->pages[i].write, 1);
+	}
+	/* Nobody asks for the aliases of device memory here. */
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 4, 1));
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, 4, EDU_HMM_ODD), 0);
+	ASSERT_EQ(state(self, self->imp[0], self->mem, 4), 0);
+	EXPECT_EQ(self->pages[0].how, EDU_HMM_NONE);
+	EXPECT_EQ(self->pages[1].how, EDU_HMM_RAM);
+	EXPECT_EQ(self->pages[3].how, EDU_HMM_RAM);
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 1);
+	EXPECT_TRUE(filled(self->mem, 0, 4 * PAGE, 1));
 }
 
 /* A page that can only be read becomes one that can be written, or not at all. */

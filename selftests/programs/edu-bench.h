@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all
  * importers and exporters open, named as BENCH says, and a function for each call. Exporters are

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * hmm-bench GROUP [NAME]: what it costs to find memory, by /dev/hmm_bench
  * (selftests/modules/hmm_bench). Each case is measured several times in a row, and prints
@@ -30,7 +30,6 @@
 
 #include "hmm_bench_uapi.h"
 #include "test_hmm_uapi.h"
-#include "window_bench_uapi.h"
 
 #include "kselftest.h"
 
@@ -87,7 +86,6 @@ struct test {
 	unsigned long k;			/* pages of which there is no alias */
 	unsigned int importers;			/* that use the memory at once */
 	enum how how;
-	struct window_bench_cmd windows;	/* what is asked for, and what must be counted */
 };
 
 static char *map_at(unsigned long size, unsigned long align, int flags)
@@ -648,51 +646,6 @@ static bool run_small(const struct test *test)
 	return wrong == 0;
 }
 
-/* B5: fewer windows of nouveau than memory */
-static bool run_windows(const struct test *test)
-{
-	static const char *const names[] = { "aliases", "refused",  "recycles",
-					     "steals",	"no-space", "read-backs" };
-	const struct window_bench_cmd *want = &test->windows;
-	uint64_t cost[WARM_UP + ROUNDS];
-	struct window_bench_cmd cmd;
-	int fd;
-
-	fd = open("/dev/window_bench", O_RDWR);
-	if (fd < 0)
-		err(1, "/dev/window_bench");
-	for (int i = 0; i < WARM_UP + ROUNDS; i++) {
-		cmd = *want;
-		if (ioctl(fd, WINDOW_BENCH_MEASURE, &cmd))
-			err(1, "WINDOW_BENCH_MEASURE");
-		cost[i] = cmd.cost;
-		if (cmd.errors) {
-			ksft_print_msg("%llu errors\n", cmd.errors);
-			return false;
-		}
-		if (want->what != WINDOW_BENCH_MIX &&
-		    (cmd.recycles != want->recycles || cmd.steals != want->steals ||
-		     cmd.no_space != want->no_space)) {
-			ksft_print_msg(
-				"%llu recycles, %llu steals, %llu no space; not %llu, %llu, %llu\n",
-				cmd.recycles, cmd.steals, cmd.no_space, want->recycles,
-				want->steals, want->no_space);
-			return false;
-		}
-	}
-	close(fd);
-	if (want->what == WINDOW_BENCH_MIX && !(cmd.recycles && cmd.steals && cmd.no_space &&
-						cmd.read_backs && cmd.aliases && cmd.refused)) {
-		ksft_print_msg("not everything that can happen did\n");
-		return false;
-	}
-	print_cost(test->name, cmd.rounds, cost + WARM_UP, ROUNDS);
-	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
-		printf("# count %s %s %llu\n", test->name, names[i], (&cmd.aliases)[i]);
-	printf("# count %s errors %llu\n", test->name, cmd.errors);
-	return true;
-}
-
 /* B7: what a folio as a whole would be */
 static bool run_link(const struct test *test)
 {
@@ -971,25 +924,11 @@ static const struct test revocation[] = {
 	REVOKE("unbind.alias.pmd", DEV_PMD, UNBIND, 4, 512, 512),
 };
 
-#define WINDOWS(_name, _what, _n, ...) \
-	{ "windows." _name "." #_n, .run = run_windows, \
-	  .windows = { .what = _what, .windows = _n, .blocks = 2 * _n, .rounds = __VA_ARGS__ } }
-#define WINDOWS_ALL(_n) \
-	WINDOWS("kept", WINDOW_BENCH_KEPT, _n, _n), \
-	WINDOWS("recycle", WINDOW_BENCH_RECYCLE, _n, _n, .recycles = _n), \
-	WINDOWS("steal", WINDOW_BENCH_STEAL, _n, _n, .steals = _n), \
-	WINDOWS("none", WINDOW_BENCH_NONE, _n, _n, .no_space = _n), \
-	WINDOWS("mix", WINDOW_BENCH_MIX, _n, 8 * _n)
-
-/* B5: aperture of 16 MiB to 8 GiB, and twice the memory */
-static const struct test windows[] = {
+/* B5: more memory than BAR */
+static const struct test small[] = {
 	CLOCK,
 	{ "small.pte.4096", DEV_PTE, 4096, HMM_BENCH_WALK, WRITE | P2P, .valid = 4096,
 	  .run = run_small },
-	WINDOWS_ALL(8),
-	WINDOWS_ALL(64),
-	WINDOWS_ALL(512),
-	WINDOWS_ALL(4096),
 };
 
 /* B7: behind an IOMMU that translates */
@@ -1018,7 +957,7 @@ static const struct {
 	{ "grow", grow, ARRAY_SIZE(grow) },
 	{ "grow-alias", grow_alias, ARRAY_SIZE(grow_alias) },
 	{ "importers", importers, ARRAY_SIZE(importers) },
-	{ "windows", windows, ARRAY_SIZE(windows) },
+	{ "small", small, ARRAY_SIZE(small) },
 	{ "revoke", revocation, ARRAY_SIZE(revocation) },
 	{ "maps", maps, ARRAY_SIZE(maps) },
 };
@@ -1047,7 +986,7 @@ int main(int argc, char **argv)
 			break;
 	if (g == ARRAY_SIZE(groups))
 		errx(2, "usage: hmm-bench others|odp|alias|prefetch|pingpong|partial|grow|"
-			"grow-alias|importers|windows|revoke|maps [NAME]");
+			"grow-alias|importers|small|revoke|maps [NAME]");
 
 	open_devices();
 	ksft_print_header();

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What nouveau's shared virtual memory stands on, on the model of a GP100
  * (selftests/models/pascal): push buffers, and the interrupts by which fences become known. The

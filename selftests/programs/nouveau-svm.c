@@ -1,10 +1,13 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * nouveau's shared virtual memory on the model of a GP100 (selftests/models/pascal): memory of this
  * process moves to VRAM and back; the model's back door loads and stores at the same addresses as a
  * shader would, and says where the GPU's page tables lead and what VRAM holds.
  */
 #include "nouveau.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
 
 #include "edu_hmm_uapi.h"
 
@@ -413,6 +416,33 @@ TEST_F(svm, gone_while_moving)
 }
 
 /*
+ * The process puts a page into a hole while that moves: it has the page, and what VRAM had for the
+ * hole is free. The GPU finds what the process has.
+ */
+TEST_F(svm, filled_while_moving)
+{
+	struct gpu *g = &self->gpu;
+	struct mover m = { g->drm, -1, g->mem };
+	uint32_t *word = (uint32_t *)(g->mem + 3 * PAGE);
+	pthread_t thread;
+	uint64_t addr;
+
+	ASSERT_EQ(madvise(word, PAGE, MADV_DONTNEED), 0);
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	pause_ms(500);
+	*word = 4711;
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, NULL), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES - 1);
+	EXPECT_EQ(walk(g, word, &addr) & DOOR_VALID, 0);
+	EXPECT_EQ(walk(g, word + PAGE / 4, &addr) & DOOR_VALID, DOOR_VALID);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, word, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), 4711);
+	EXPECT_EQ(*word, 4711);
+}
+
+/*
  * An atomic operation and, behind it, a load of what is read-only, in one go: what is slow is the
  * fault of a third client, meanwhile these two come.
  */
@@ -473,6 +503,85 @@ TEST_F(svm, parallel)
 	}
 }
 
+#define CRUMBS	(256UL << 20)
+
+static struct {
+	const char *name;
+	long val;
+} famine[] = {
+	{ "extfrag_threshold", 1000 },		/* no compaction for huge pages, */
+	{ "compaction_proactiveness", 0 },	/* nor unasked */
+	{ "min_free_kbytes", 4096 },
+};
+
+static long before_famine[ARRAY_SIZE(famine)];
+
+static bool vm_sysctl(const char *name, long val, long *old)
+{
+	char path[64], line[32] = "";
+	int fd;
+	bool good;
+
+	snprintf(path, sizeof(path), "/proc/sys/vm/%s", name);
+	fd = open(path, O_RDWR);
+	good = pread(fd, line, sizeof(line) - 1, 0) > 0 && dprintf(fd, "%ld", val) > 0;
+	close(fd);
+	if (old)
+		*old = atol(line);
+	return good;
+}
+
+/* No huge page of RAM is free. What is free is every other small page, so none can be made. */
+static bool begin_famine(void)
+{
+	char *mem = map(CRUMBS, MADV_NOHUGEPAGE);
+	bool good = mem != MAP_FAILED;
+	cpu_set_t all;
+
+	if (good)
+		memset(mem, 1, CRUMBS);
+	for (size_t i = 0; good && i < CRUMBS; i += 2 * PAGE)
+		good = !madvise(mem + i, PAGE, MADV_DONTNEED);
+	for (size_t i = 0; good && i < ARRAY_SIZE(famine); i++)
+		good = vm_sysctl(famine[i].name, famine[i].val, &before_famine[i]);
+	/* As many as there are. A processor may keep some for itself. */
+	for (int cpu = 0; good && cpu < get_nprocs(); cpu++) {
+		cpu_set_t one;
+
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		good = !sched_setaffinity(0, sizeof(one), &one) &&
+		       vm_sysctl("nr_hugepages", 1 << 20, NULL);
+	}
+	memset(&all, 0xff, sizeof(all));
+	return good && !sched_setaffinity(0, sizeof(all), &all);
+}
+
+static bool end_famine(void)
+{
+	bool good = vm_sysctl("nr_hugepages", 0, NULL);
+
+	for (size_t i = ARRAY_SIZE(famine); i--;)
+		good &= vm_sysctl(famine[i].name, before_famine[i], NULL);
+	return good;
+}
+
+/* A huge page comes back page by page where RAM has no huge page for it. */
+TEST_F(svm, no_huge_page)
+{
+	struct gpu *g = &self->gpu;
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, HUGE, 3);
+	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_TRUE(begin_famine());
+	EXPECT_EQ(*(uint32_t *)mem, pattern(0, 3));
+	EXPECT_EQ(pages_in_vram(mem, 512), 511);
+	EXPECT_EQ(wrong(mem, HUGE, 3), 0);
+	EXPECT_TRUE(end_famine());
+}
+
 /* ---- the driver goes; with files open it would crash ---- */
 
 FIXTURE(unbind)
@@ -497,15 +606,23 @@ static bool driver(FIXTURE_DATA(unbind) *self, const char *verb)
 	return n;
 }
 
+static bool find(FIXTURE_DATA(unbind) *self)
+{
+	glob_t found;
+
+	if (glob("/sys/bus/pci/drivers/nouveau/0*", 0, NULL, &found))
+		return false;
+	strcpy(self->bdf, strrchr(found.gl_pathv[0], '/') + 1);
+	globfree(&found);
+	return true;
+}
+
 FIXTURE_SETUP(unbind)
 {
 	struct gpu *g = &self->gpu;
-	glob_t found;
 
 	ASSERT_TRUE(open_gpu(g));
-	ASSERT_EQ(glob("/sys/bus/pci/drivers/nouveau/0*", 0, NULL, &found), 0);
-	strcpy(self->bdf, strrchr(found.gl_pathv[0], '/') + 1);
-	globfree(&found);
+	ASSERT_TRUE(find(self));
 	self->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(self->huge, MAP_FAILED);
 	fill(self->huge, HUGE, 2);
@@ -582,22 +699,30 @@ TEST_F(unbind, copy_back_fails)
 
 #define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */
 
-/* What the driver has reserved, of a BAR 1 that may be too small for it. */
-static size_t aperture(void)
+/* "size": what the driver has reserved, of a BAR 1 that may be too small; "available" to others. */
+static size_t p2pmem(const char *what)
 {
-	size_t size = 0;
+	size_t size = ~0UL;
+	char path[64];
 	glob_t found;
 	FILE *f;
 
-	if (glob("/sys/bus/pci/drivers/nouveau/0*/p2pmem/size", 0, NULL, &found))
-		return 0;
+	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/nouveau/0*/p2pmem/%s", what);
+	if (glob(path, 0, NULL, &found))
+		return size;
 	f = fopen(found.gl_pathv[0], "r");
 	globfree(&found);
 	if (!f || fscanf(f, "%zu", &size) != 1)
-		size = 0;
+		size = ~0UL;
 	if (f)
 		fclose(f);
 	return size;
+}
+
+/* The driver takes nothing of BAR 1 for peers unless it is told to. */
+TEST_F(svm, no_aperture)
+{
+	EXPECT_EQ(p2pmem("size"), ~0UL);
 }
 
 FIXTURE(peer)
@@ -617,8 +742,10 @@ FIXTURE_SETUP(peer)
 	ASSERT_GE(self->edu, 0);
 	ASSERT_NE(verdict, NULL);
 	self->reached = !strcmp(verdict, "bus") ? EDU_HMM_BUS : EDU_HMM_BRIDGE;
-	self->aperture = aperture();
+	self->aperture = p2pmem("size");
 	ASSERT_GE(self->aperture, HUGE);
+	ASSERT_NE(self->aperture, ~0UL);
+	ASSERT_EQ(p2pmem("available"), 0);
 	self->pages = calloc(BLOCKS * HUGE / PAGE, sizeof(*self->pages));
 	ASSERT_NE(self->pages, NULL);
 }
@@ -710,6 +837,53 @@ TEST_F(peer, huge_page)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	read_write(_metadata, self, mem, HUGE);
+}
+
+/* The driver goes: what the peer has written is there, and the peer has nothing more. */
+TEST_F(peer, unbind)
+{
+	struct gpu *g = &self->gpu;
+	FIXTURE_DATA(unbind) driver_of = { .gpu = *g };
+	uint32_t buf[128];
+
+	ASSERT_TRUE(find(&driver_of));
+	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(edu_fault(self, g->mem, NPAGES * PAGE), 0);
+	EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), NPAGES);
+	fill(buf, sizeof(buf), 6);
+	ASSERT_EQ(edu_dma(self, g->mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_TRUE(driver(&driver_of, "unbind"));
+	g->drm = -1;
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), 0);
+	EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 6), 0);
+	EXPECT_EQ(wrong(g->mem, PAGE, 1), 0);
+	ASSERT_TRUE(driver(&driver_of, "bind"));
+}
+
+/* Memory is freed with writes of the peer on their way: they miss who has it next. */
+TEST_F(peer, handed_out_again)
+{
+	struct gpu *g = &self->gpu;
+	size_t size = NPAGES * PAGE;
+	char *mem = map(size + PAGE, MADV_NOHUGEPAGE);
+	uint32_t buf[128];
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, size + PAGE, 3);
+	ASSERT_EQ(edu_register(self, mem, size + PAGE), 0);
+	ASSERT_EQ(to_vram(g->drm, mem, size + PAGE), 0);
+	ASSERT_EQ(edu_fault(self, mem, size + PAGE), 0);
+	EXPECT_EQ(pages_as(self, mem, NPAGES + 1, self->reached), NPAGES + 1);
+	fill(buf, sizeof(buf), 9);
+	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
+	ASSERT_EQ(to_vram(g->drm, g->mem, size), 0);
+	/* Nothing passes this read. */
+	ASSERT_EQ(edu_dma(self, mem + size, buf, sizeof(buf), 0), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	EXPECT_EQ(wrong(g->mem, size, 1), 0);
 }
 
 /*

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What programs for nouveau on the model of a GP100 (selftests/models/pascal) have in common: the
  * model's back door, which loads and stores as a shader would, memory of this process, and a client
@@ -129,24 +129,28 @@ static inline size_t wrong(const void *mem, size_t size, unsigned int seed)
 	return n;
 }
 
-/* A swap entry that is in no swap: device-private. */
-static inline bool in_vram(const void *page)
+/* Of n pages, as many as are swap entries that are in no swap: device-private. */
+static inline size_t pages_in_vram(const void *mem, size_t n)
 {
-	uint64_t e = 0;
+	size_t there = 0, k = 0;
+	uint64_t e[512];
 	int fd = open("/proc/self/pagemap", O_RDONLY);
-	ssize_t n = pread(fd, &e, sizeof(e), (uintptr_t)page / PAGE * sizeof(e));
 
+	for (size_t i = 0; i < n; i += k) {
+		k = n - i < ARRAY_SIZE(e) ? n - i : ARRAY_SIZE(e);
+		if (pread(fd, e, k * sizeof(*e), ((uintptr_t)mem / PAGE + i) * sizeof(*e)) !=
+		    (ssize_t)(k * sizeof(*e)))
+			break;
+		for (size_t j = 0; j < k; j++)
+			there += e[j] >> 62 == 1;
+	}
 	close(fd);
-	return n == sizeof(e) && e >> 62 == 1;
+	return there;
 }
 
-static inline size_t pages_in_vram(const char *mem, size_t n)
+static inline bool in_vram(const void *page)
 {
-	size_t there = 0;
-
-	for (size_t i = 0; i < n; i++)
-		there += in_vram(mem + i * PAGE);
-	return there;
+	return pages_in_vram(page, 1);
 }
 
 static inline int to_vram(int drm, void *mem, size_t size)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * On-demand paging by the RDMA core, to memory of this process wherever it is: what the device page
  * table of an edu device (/dev/edu_odpN of selftests/modules/edu_hmm) has, what is counted, and
@@ -1041,6 +1041,21 @@ TEST_F_TIMEOUT(odp, implicit_child, 120)
  * Who does not ask for device memory gets none of it: what is faulted migrates, what is only looked
  * at is not there, and nothing is counted.
  */
+/* A child may not write where its parent may not. */
+TEST_F_TIMEOUT(odp, implicit_read_only, 120)
+{
+	int fd = self->imp[0];
+
+	fill(self->mem, PAGE, 1);
+	ASSERT_GT(reg_flags(fd, self->mem, NPAGES, EDU_HMM_IMPLICIT | EDU_HMM_READ_ONLY), 0);
+	EXPECT_EQ(fault(self, fd, self->mem, 1, EDU_HMM_WRITE), -EPERM);
+	EXPECT_EQ(dma(fd, self->mem, self->buf, 64, EDU_HMM_WRITE), -EPERM);
+	ASSERT_EQ(fault(self, fd, self->mem, 1, 0), 0);
+	ASSERT_EQ(state(self, fd, self->mem, 1), 0);
+	EXPECT_EQ(self->pages[0].write, 0);
+	EXPECT_TRUE(filled(self->mem, 0, PAGE, 1));
+}
+
 static void not_asked(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *self,
 		      unsigned int flags)
 {

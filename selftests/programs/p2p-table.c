@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * How a PCI device reaches the device private memory of others: puts pages into
  * the memory of each exporter of test_hmm, lets the first importer read and write

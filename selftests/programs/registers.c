@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Does the emulator keep accesses to registers apart from changes of the memory map? A thread
  * turns the BARs of one PCI device on and off, the other writes and reads back registers of an edu

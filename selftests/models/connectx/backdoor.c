@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The back door, BAR 4: what a remote peer would ask of the device, asked by a program in the guest
  * that maps the BAR. Each channel of 64 KiB is a page of registers (little endian) and a buffer.
@@ -16,6 +17,9 @@ enum {
 	 * master again.
 	 */
 	SYNDROME = 0x20,
+	PLAIN = 0x24,	/* 1: nothing at random, and as few page faults as can be */
+	/* Low half: status of a failing command, 0: an internal error; high half: so many more. */
+	FAIL_STATUS = 0x28,
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
 	DATA = 0x1000,
 };
@@ -74,10 +78,25 @@ static void start(struct hca *h, struct channel *c)
 		finish(h, &c->x, r);
 }
 
+u32 dice(struct hca *h, u32 n)
+{
+	h->seed = h->seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (h->seed >> 33) % n;
+}
+
+bool once_in(struct hca *h, u32 n)
+{
+	return !h->plain && !dice(h, n);
+}
+
 bool inject(struct hca *h, u16 op)
 {
 	if (!h->fail_in || op != h->fail_op || --h->fail_in)
 		return false;
+	if (h->fail_more) {
+		h->fail_more--;
+		h->fail_in = 1;
+	}
 	h->stats.injected++;
 	return true;
 }
@@ -86,6 +105,10 @@ bool hold(struct hca *h, u64 *until, u16 op)
 {
 	if (!*until && op == h->slow_op && h->slow_ms) {
 		*until = now() + h->slow_ms;
+		h->dev.ticking = true;
+	} else if (!*until && op == MLX5_OPCODE_UMR && once_in(h, 64)) {
+		/* Until it is done others may go by what it changes. */
+		*until = now() + 1;
 		h->dev.ticking = true;
 	}
 	if (*until > now())
@@ -97,7 +120,10 @@ bool hold(struct hca *h, u64 *until, u16 op)
 void door_reset(struct hca *h)
 {
 	h->fail_in = 0;
+	h->fail_status = 0;
+	h->fail_more = 0;
 	h->slow_ms = 0;
+	h->plain = false;
 	for (int i = 0; i < CHANNELS; i++) {
 		struct channel *c = &h->channel[i];
 
@@ -161,7 +187,15 @@ static void set(struct hca *h, struct channel *c, u32 at, u32 val)
 		h->slow_op = val;
 		h->slow_ms = val >> 16;
 		break;
+	case PLAIN:
+		h->plain = val;
+		break;
+	case FAIL_STATUS:
+		h->fail_status = val;
+		h->fail_more = val >> 16;
+		break;
 	case SYNDROME:
+		posted_push(h);
 		h->syndrome = val;
 		note(h, "%s: %#x", h->syndrome == GONE ? "off the bus" : "the firmware dies",
 		     h->syndrome);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* What the device says it can do. What is not listed is 0: not there. */
 #include "connectx.h"
 

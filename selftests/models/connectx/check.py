@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """check.py MODEL KERNEL-TREE [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
 
 Plays QEMU and a driver that does what it must not, and looks whether the model notices. The last case sends nonsense
 (SEED, for SECONDS): whatever it is, the model must answer and end as it should.
 """
 
+import mmap
 import os
 import re
 import struct
@@ -19,7 +21,9 @@ from client import CONFIG, SIZE
 BAR0, DOOR = 0, 4
 CMDQ, BOX, BUFFERS = 0x1000, 0x10000, 0x100000
 NOWHERE = 0x40000000
-DONE, FAILED = 2, 3
+BUSY, DONE, FAILED = 1, 2, 3
+# Registers of the back door
+FAIL, PLAIN, FAIL_STATUS = 0x18, 0x24, 0x28
 
 
 class Layouts:
@@ -66,9 +70,9 @@ class Layouts:
 
 
 class Driver(client.Client):
-    def __init__(self, model, ifc, bus_master=True):
-        super().__init__([model], bus_master)
-        self.ifc, self.token = ifc, 1
+    def __init__(self, model, ifc, bus_master=True, memory=False, seed=1):
+        super().__init__([model, "-s", str(seed)] + ["-m"] * memory, bus_master)
+        self.ifc, self.token, self.memory, self.taken = ifc, 1, memory, 0
         self.write(BAR0, 0x10, struct.pack(">I", 0))
         self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
 
@@ -108,15 +112,18 @@ class Driver(client.Client):
     def mkey(self, **mkc):
         """The key of a new mkey; ptag: its MTTs"""
         mtts = b"".join(struct.pack(">Q", tag) for tag in mkc.pop("ptag", []))
-        values = {f"memory_key_mkey_entry__{k}": v for k, v in mkc.items()}
+        values = {f"memory_key_mkey_entry__{k}": v for k, v in {"lr": 1, "rr": 1, "rw": 1, **mkc}.items()}
         out = self.command("create_mkey", 0x200, mtts, pg_access=1, translations_octword_actual_size=len(mtts) // 16,
-                           memory_key_mkey_entry__translations_octword_size=len(mtts) // 16,
-                           memory_key_mkey_entry__rr=1, memory_key_mkey_entry__rw=1, **values)
+                           memory_key_mkey_entry__translations_octword_size=len(mtts) // 16, **values)
         return self.ifc.get("create_mkey_out", out[:16], "mkey_index") << 8
 
     def objects(self):
         """An event queue for all events, a completion queue, an mkey of each kind, two connected QPs"""
+        if self.memory:
+            head = struct.pack(">HHHHQ", 0x109, 0, 0, 2 << 1, 0)
+            assert self.execute((head + self.ifc.pack("odp_cap", mem_page_fault=1)).ljust(0x1010, b"\0"))[:2] == (0, 0)
         page = struct.pack(">Q", 0x300000)
+        self.ram[0x30003f:0x301000:64] = b"\1" * 64
         self.command("create_eq", 0x301, page, eq_context_entry__log_eq_size=6, event_bitmask=(1 << 64) - 1 - (1 << 0xa) << 192)
         self.command("create_cq", 0x400, struct.pack(">Q", 0x301000), cq_context__log_cq_size=6,
                      cq_context__c_eqn_or_apu_element=1, cq_context__dbr_addr=0x302000)
@@ -150,6 +157,46 @@ class Driver(client.Client):
         self.ram[dbr:dbr + 4] = struct.pack(">I", index & 0xffff)
         self.write(BAR0, 0x10800, struct.pack(">II", 0, qpn << 8))
         return index
+
+    def events(self):
+        """Page faults that it has told of since the last look"""
+        found = []
+        while True:
+            eqe = self.ram[0x300000 + self.taken % 64 * 64:][:64]
+            if eqe[63] != self.taken // 64 % 2:
+                break
+            self.taken += 1
+            if eqe[1] == 0xc:
+                found.append(eqe)
+        self.write(BAR0, 0x10040, struct.pack(">I", 1 << 24 | self.taken))
+        return found
+
+    def resume(self, eqe, error=0):
+        if self.memory:
+            high, low = struct.unpack(">HI", eqe[38:44])
+            info = {"mem_page_fault_info__fault_token_47_32": high, "mem_page_fault_info__fault_token_31_0": low,
+                    "mem_page_fault_info__error": error}
+        else:
+            token, = struct.unpack(">I", eqe[56:60] if eqe[3] == 1 else eqe[44:48])
+            info = {"trans_page_fault_info__fault_token": token & 0xffffff, "trans_page_fault_info__error": error}
+        self.command("page_fault_resume", 0x204, **{f"page_fault_info__{k}": v for k, v in info.items()})
+
+    def umr(self, key, mtts, index, qpn=0x40):
+        """Writes the first eight, and says nothing when it is done"""
+        return self.send(qpn, struct.pack(">IIBxxBI", 0x25, qpn << 8 | 12, 0, 0, key) + struct.pack(">BxxxHHQI28x", 0x90, 4, 0, 0, 0) +
+                         bytes(64) + struct.pack(">8Q", *mtts), index)
+
+    def plain(self):
+        self.write(DOOR, PLAIN, struct.pack("<I", 1))
+
+    def wait(self):
+        """For the access by the back door"""
+        for _ in range(6000):
+            status, = struct.unpack("<I", self.read(DOOR, 0x14))
+            if status != BUSY:
+                return status
+            time.sleep(0.01)
+        raise AssertionError("still busy")
 
     def door(self, op, key, va, size):
         """What the back door says of this access"""
@@ -190,6 +237,207 @@ def case_rights(new, random):
     assert d.door(1, key + 1, 0, 8) == FAILED
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, free=1, ptag=[0x200003, 0])
     assert d.door(1, key, 0, 8) == FAILED
+    verdict(d, 0)
+
+
+def case_rights_below(new, random):
+    """An mkey to which another one leads: KSMs hand on who asks, KLMs ask as the device itself. And local reads are a right, too."""
+    d = new()
+    page = {"access_mode_1_0": 1, "log_page_size": 12, "len": 0x1000, "ptag": [0x200003, 0], "lw": 1}
+    for mode, rights, read, write in ((3, {"rr": 0}, FAILED, DONE), (3, {"rw": 0}, DONE, FAILED), (3, {"lr": 0, "lw": 0}, DONE, DONE),
+                                      (2, {"rr": 0, "rw": 0}, DONE, DONE), (2, {"lr": 0}, FAILED, DONE), (2, {"lw": 0}, DONE, FAILED)):
+        key = d.mkey(**{**page, **rights})
+        above = d.mkey(access_mode_1_0=mode, log_page_size=12, length64=1, ptag=[key if mode == 3 else 0x1000 << 32 | key, 0])
+        assert (d.door(1, above, 0, 8), d.door(2, above, 0, 8)) == (read, write), (mode, rights)
+    keys = d.objects()
+    deaf = d.mkey(**{**page, "lr": 0, "pd": 1})
+    d.send(0x40, struct.pack(">IIBxxBI", 8, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x200200, keys[0], 0) + struct.pack(">IIQ", 8, deaf, 0), 0)
+    assert d.ram[0x30103f] >> 4 == 13, "a local read without the right to do so"
+    verdict(d, 0)
+
+
+def case_in_vain(new, random):
+    """A driver that says that a page is there when it is not, 17 times; and one whose page goes again each time"""
+    for memory in False, True:
+        d = new(memory=memory)
+        keys = d.objects()
+        d.plain()
+        assert d.door(1, keys[1], 0x2000, 8) == BUSY
+        for n in range(17):
+            faults = d.events()
+            assert len(faults) == 1, (n, faults)
+            d.resume(faults[0])
+        assert d.wait() == FAILED and not d.events()
+        verdict(d, 1, violations=1)
+        d = new(memory=memory)
+        keys = d.objects()
+        d.plain()
+        there, gone = [0x200003, 0x201003, 0x202003, 0x202001, 0, 0, 0, 0], [0x200003, 0x201003, 0, 0x202001, 0, 0, 0, 0]
+        assert d.door(1, keys[1], 0x2000, 8) == BUSY
+        index = 0
+        for n in range(40):
+            faults = d.events()
+            assert len(faults) == 1, (n, faults)
+            index = d.umr(keys[1], gone, d.umr(keys[1], there, index))
+            d.resume(faults[0])
+        d.umr(keys[1], there, index)
+        d.resume(d.events()[0])
+        assert d.wait() == DONE
+        verdict(d, 0)
+
+
+def case_resumed_twice(new, random):
+    """Of a fault in parts the driver may resume each with an error, but only one without"""
+    for memory in False, True:
+        for first, second, violations in (0, 0, 1), (1, 0, 0), (0, 1, 0):
+            d = new(memory=memory)
+            keys = d.objects()
+            d.plain()
+            assert d.door(1, keys[1], 0x2000, 8) == BUSY
+            eqe, = d.events()
+            d.umr(keys[1], [0x200003, 0x201003, 0x202003, 0x202001, 0, 0, 0, 0], 0)
+            d.resume(eqe, first)
+            d.resume(eqe, second)
+            assert d.wait() == (FAILED if first else DONE)
+            verdict(d, violations, violations=violations)
+
+
+def case_moods(new, random):
+    """What it does at random is done, and is allowed: prefetch, parts, other lengths; when told to be plain it does nothing of it"""
+    for plain in False, True:
+        d = new(memory=True, seed=random.getrandbits(64))
+        key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x10000, ptag=[0] * 16)
+        d.objects()
+        if plain:
+            d.plain()
+        seen = set()
+        for _ in range(300):
+            va, size = random.randrange(0, 0x8000), random.randrange(1, 0x8000)
+            assert d.door(1, key, va, size) == BUSY
+            faults = d.events()
+            parts = [(struct.unpack(">I", e[44:48])[0] >> 12, struct.unpack(">Q", e[52:60])[0]) for e in faults]
+            before, after = ([struct.unpack(">H", e[at:at + 2])[0] for e in faults] for at in (36, 34))
+            assert [e[32] >> 7 for e in faults] == [0] * (len(faults) - 1) + [1], "the last one, and no other, is the last"
+            assert len({e[38:44] for e in faults}) == 1, "one token"
+            assert parts[0][1] == va & ~4095 and all(n for n, _ in parts), (va, parts)
+            pages = (size + (va & 4095) + 4095) >> 12
+            total = sum(n for n, _ in parts)
+            assert max((at + (n << 12) - (va & ~4095)) >> 12 for n, at in parts) <= pages, (va, size, parts)
+            seen |= {("parts", len(parts)), ("all", total >= pages), ("before", any(before)), ("after", any(after))}
+            d.resume(faults[-1], 1)
+            assert d.wait() == FAILED
+        want = {("parts", 1), ("all", True), ("before", False), ("after", False)}
+        assert seen == (want if plain else want | {("parts", 2), ("all", False), ("before", True), ("after", True)}), seen
+        verdict(d, 0)
+    d = new(seed=random.getrandbits(64))
+    keys = d.objects()
+    seen = set()
+    for _ in range(200):
+        assert d.door(1, keys[1], 0x1000, 0x2000) == BUSY
+        eqe, = d.events()
+        seen.add(struct.unpack(">I", eqe[44:48])[0])
+        d.resume(eqe, 1)
+    assert seen == {0, 0x2000}, seen
+    verdict(d, 0)
+
+
+def case_late(new, random):
+    """The receiver is not ready: some accesses go on later than the answer to their fault. Of some READs the response comes again."""
+    d = new(seed=random.getrandbits(64))
+    keys = d.objects()
+    there, gone = [0x200003, 0x201003, 0x202003, 0x202001, 0, 0, 0, 0], [0x200003, 0x201003, 0, 0x202001, 0, 0, 0, 0]
+    late, again, index, other = set(), set(), 0, 0
+    for n in range(60):
+        d.ram[0x210000:0x212000] = b"1" * 0x2000
+        d.ram[0x302000:0x302004] = struct.pack(">I", n)
+        index = d.umr(keys[1], gone, index)
+        index = d.send(0x40, struct.pack(">IIBxxBI", 0x10, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x210000, keys[0], 0) +
+                       struct.pack(">IIQ", 0x2000, keys[1], 0x1000), index)
+        faults = []
+        while not faults:
+            faults = d.events()
+        d.ram[0x210000:0x212000] = b"2" * 0x2000
+        # By the other QP: this one waits for the READ.
+        other = d.umr(keys[1], there, other, 0x41)
+        d.resume(faults[0])
+        cqe = 0x301000 + n % 64 * 64
+        late.add(d.ram[cqe + 63] & 1 == n // 64 % 2 and d.ram[cqe + 56] == 0x10)
+        while not (d.ram[cqe + 63] & 1 == n // 64 % 2 and d.ram[cqe + 56] == 0x10):
+            time.sleep(0.001)
+            # The UMR may take its time, and then the page is not there yet.
+            for eqe in d.events():
+                d.resume(eqe)
+        assert d.ram[0x202000:0x203000] == b"2" * 0x1000
+        again.add(d.ram[0x201000:0x202000] != b"1" * 0x1000)
+    assert late == again == {False, True}, (late, again)
+    verdict(d, 0)
+
+
+def case_posted(new, random):
+    """What it writes to a peer arrives late: when it reads there, when the translation goes, or after a while"""
+    d = new()
+    fd = os.memfd_create("peer")
+    os.ftruncate(fd, 0x2000)
+    with mmap.mmap(fd, 0x2000) as peer:
+        d.dma_map(NOWHERE, 0x2000, fd=fd)
+        make = lambda: d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[NOWHERE | 3, (NOWHERE + 0x1000) | 3])
+        key = make()
+
+        def write():
+            """That it is late is seen only if the look is soon enough."""
+            for _ in range(200):
+                data = random.randbytes(8)
+                d.write(DOOR, 0x1000, data)
+                begin = time.monotonic()
+                assert d.door(2, key, 0, 8) == DONE
+                late = peer[:8] != data
+                if time.monotonic() < begin + 0.04:
+                    assert late, "it arrived at once"
+                    return data
+            raise AssertionError("too slow to see anything")
+
+        data = write()
+        assert d.door(1, key, 0x1000, 8) == DONE and peer[:8] == data, "a read did not push it"
+        data = write()
+        d.command("destroy_mkey", 0x202, mkey_index=key >> 8)
+        assert peer[:8] == data, "the translation went, and it had not arrived"
+        key = make()
+        data = write()
+        while peer[:8] != data:
+            time.sleep(0.01)
+        key = d.mkey(access_mode_1_0=0, length64=1)
+        for _ in range(200):
+            begin = time.monotonic()
+            assert d.door(2, key, NOWHERE + 0x1000, 8) == DONE
+            if time.monotonic() < begin + 0.02:
+                break
+        d.command("destroy_mkey", 0x202, mkey_index=0x11)
+        d.door(2, key, NOWHERE + 0x1000, 8)
+        d.dma_unmap(NOWHERE, 0x2000)
+    os.close(fd)
+    verdict(d, 1, violations=1)
+
+
+def case_ksm_leads_nowhere(new, random):
+    """An mkey is destroyed to which KSMs lead; in the right order it is none's fault"""
+    for first, second, violations in (1, 2, 1), (2, 1, 0):
+        d = new()
+        keys = d.objects()
+        d.command("destroy_mkey", 0x202, mkey_index=keys[first] >> 8)
+        d.command("destroy_mkey", 0x202, mkey_index=keys[second] >> 8)
+        verdict(d, violations, violations=violations)
+
+
+def case_made_to_fail(new, random):
+    """The one that was asked for, and so many more, with the status that was asked for"""
+    d = new()
+    for status, more in (0, 0), (0xf, 2):
+        d.write(DOOR, FAIL_STATUS, struct.pack("<I", status | more << 16))
+        d.write(DOOR, FAIL, struct.pack("<I", 0x800 | 2 << 16))
+        d.command("alloc_pd", 0x800)
+        for _ in range(1 + more):
+            assert d.execute(d.ifc.pack("alloc_pd_in", opcode=0x800), 16)[:2] == (0, status or 1)
+        d.command("alloc_pd", 0x800)
     verdict(d, 0)
 
 

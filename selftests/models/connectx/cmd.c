@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The command interface: a page of 64-byte slots in guest memory, a doorbell in the initialisation
  * segment, and mailboxes for what does not fit into 16 bytes.
@@ -292,7 +293,7 @@ static u8 run(struct hca *h, struct cmd_io *io)
 		return MLX5_CMD_STAT_BAD_INP_LEN_ERR;
 	if (inject(h, op)) {
 		note(h, "%s: made to fail", io->cmd->name);
-		return MLX5_CMD_STAT_INT_ERR;
+		return h->fail_status ? h->fail_status : MLX5_CMD_STAT_INT_ERR;
 	}
 	status = io->cmd->fn(h, io);
 	debug(h, "%s id %#x: status %u, out %#x", io->cmd->name, get_id(io), status,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A model of a ConnectX-5 virtual function, as far as mlx5_core and mlx5_ib need one. See
  * README.md.
@@ -74,6 +75,24 @@ u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
 void dma_count(struct hca *h, u64 iova, u64 len, bool write);	/* for the statistics: payload */
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len);
 bool dma_write(struct hca *h, u64 iova, const void *from, u64 len);
+bool dma_peer(struct hca *h, u64 iova);
+
+/*
+ * Writes to peers arrive late. What pushes them is a read of a peer by this device, and the end of
+ * a command or UMR that took a translation away; nothing that others do. Without either they arrive
+ * after POSTED_MS.
+ */
+#define POSTED_MS 50
+#define MAX_POSTED 256
+struct posted {
+	u64 iova, len;
+	u8 *data;
+};
+
+void post_write(struct hca *h, u64 iova, const void *from, u64 len);
+void posted_push(struct hca *h);
+void posted_unmap(struct hca *h, u64 iova, u64 size);	/* this is about to go */
+bool posted_tick(struct hca *h);
 
 /* A queue in guest memory, described by a page list. */
 struct qbuf {
@@ -231,7 +250,8 @@ struct fault;
 struct xfer {
 	struct end src, dst;
 	u64 len, done;
-	u32 refaults;		/* page faults without progress */
+	u32 laps;		/* page faults in vain */
+	bool resend;		/* an RDMA READ: its response may be dropped and asked for again */
 	u8 atomic;		/* opcode, or 0 */
 	u64 compare, swap_add;
 	struct fault *fault;	/* what it waits for */
@@ -251,12 +271,24 @@ struct fault {
 	u64 token;
 	struct xfer *x;
 	bool dst;
+	/* what was asked for, as translate() takes it */
+	u32 key, pd;
+	u64 va;
+	unsigned int access;
+	bool parts;		/* told by several events, handled in any order */
+	bool came;		/* it was there, at least for a while */
+	u64 until;		/* resumed, and goes on then */
+	u64 done;		/* the token that was resumed last without an error */
 };
 
 #define MAX_FAULTS 4096
-bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s,
-		 const struct xlat *at, u64 left);
+#define MAX_LAPS 16		/* so often the driver says that a page is there when it is not */
+/* off: in the scatter list's element s */
+bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, u64 off,
+		 unsigned int access, const struct xlat *at);
 void fault_cancel(struct hca *h, struct xfer *x);	/* a late PAGE_FAULT_RESUME has no effect */
+void fault_look(struct hca *h);		/* translations have changed */
+bool fault_tick(struct hca *h);
 
 /* ---- qp.c ---- */
 
@@ -326,6 +358,9 @@ void door_reset(struct hca *h);
 bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_OPCODE_UMR */
 /* Is it to wait still? *until is 0 when it begins and when it may go on. */
 bool hold(struct hca *h, u64 *until, u16 op);
+/* What hardware may do and need not: once in n times at random, not if a test asks to be plain. */
+bool once_in(struct hca *h, u32 n);
+u32 dice(struct hca *h, u32 n);		/* below n */
 
 enum { CAP_TYPES = 64 };
 
@@ -348,12 +383,19 @@ struct hca {
 	struct table pd, uar, xrcd, td, eq, cq, mkey, qp, srq;
 	u64 xlt_total, steps;
 	struct fault fault[MAX_FAULTS];
-	u32 fault_next;
+	u32 fault_next, waiting;	/* waiting: faults that are resumed, and go on later */
 	u64 fault_gen;
+	struct posted posted[MAX_POSTED];
+	u32 nposted;
+	u64 posted_until;
 
 	struct channel channel[CHANNELS];
 	u16 fail_op, fail_in;
+	u8 fail_status;		/* MLX5_CMD_STAT_* */
+	u16 fail_more;
 	u16 slow_op, slow_ms;
+	bool plain;
+	u64 seed;
 	u32 held;		/* slots of commands */
 	u64 held_until[32];
 	u8 syndrome;		/* of the firmware, which is dead; 0: it is not */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The data path: copies from one end to the other, page by page, and can stop at a page that is not
  * there.
@@ -7,7 +8,7 @@
 struct spot {
 	u8 *ptr;
 	u64 iova;
-	bool bus;		/* reached by DMA */
+	bool bus, peer;		/* reached by DMA, not in RAM */
 };
 
 /* Where byte number at of the end is, and how many follow it there. */
@@ -39,7 +40,7 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 	r = translate(h, sge->key, sge->va + off, *n, access | (e->remote ? ACC_REMOTE : 0), e->pd,
 		      &to);
 	if (r == PAGE_FAULT) {
-		if (fault_raise(h, x, e == &x->dst, sge, &to, to.len))
+		if (fault_raise(h, x, e == &x->dst, sge, off, access, &to))
 			return PAGE_FAULT;
 		x->why = "page fault that cannot be told";
 		goto denied;
@@ -57,6 +58,7 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 	}
 	s->iova = to.iova;
 	s->bus = true;
+	s->peer = dma_peer(h, to.iova);
 	return OK;
 denied:
 	x->failed_dst = e == &x->dst;
@@ -85,6 +87,7 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 		x->failed_dst = n == 8;
 		return DENIED;
 	}
+	posted_push(h);
 	/* A list of pieces can lead anywhere. */
 	if ((uintptr_t)remote.ptr & 7) {
 		x->why = "atomic operation on unaligned memory";
@@ -125,14 +128,17 @@ enum result xfer_run(struct hca *h, struct xfer *x)
 			r = locate(h, x, &x->dst, x->done, &n, ACC_WRITE, &to);
 		if (r != OK)
 			return r;
-		memmove(to.ptr, from.ptr, n);
+		if (to.peer)
+			post_write(h, to.iova, from.ptr, n);
+		else
+			memmove(to.ptr, from.ptr, n);
 		if (from.bus)
 			dma_count(h, from.iova, n, false);
 		if (to.bus)
 			dma_count(h, to.iova, n, true);
 		x->done += n;
 		h->steps += n >> 12;
-		x->refaults = 0;
+		x->laps = 0;
 	}
 	return OK;
 }

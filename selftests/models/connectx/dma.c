@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* DMA of the device, and the queues in guest memory. What it can reach: ../vfio-user/dma.c. */
 #include "connectx.h"
 
@@ -30,6 +31,8 @@ u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write)
 
 	if (!(h->config[4] & 4))
 		violation(h, "DMA while the driver has not made the device bus master");
+	if (r && r->peer && !write)
+		posted_push(h);
 	if (!r) {
 		h->stats.iommu_faults++;
 		note(h, "IOMMU fault: %s %#lx", write ? "write to" : "read of", iova);
@@ -47,6 +50,69 @@ void dma_count(struct hca *h, u64 iova, u64 len, bool write)
 		*(write ? &h->stats.peer_bytes_written : &h->stats.peer_bytes_read) += len;
 	else
 		*(write ? &h->stats.bytes_written : &h->stats.bytes_read) += len;
+}
+
+bool dma_peer(struct hca *h, u64 iova)
+{
+	const struct dma_region *r = reach(h, iova, false);
+
+	return r && r->peer;
+}
+
+/* ---- writes to peers that are under way ---- */
+
+void posted_push(struct hca *h)
+{
+	for (u32 i = 0; i < h->nposted; i++) {
+		struct posted *p = &h->posted[i];
+
+		for (u64 at = 0, n; at < p->len; at += n) {
+			const struct dma_region *r = reach(h, p->iova + at, true);
+
+			n = 1;
+			if (!r)
+				continue;
+			n = min(p->len - at, r->size - (p->iova + at - r->iova));
+			memcpy(r->ptr + (p->iova + at - r->iova), p->data + at, n);
+		}
+		free(p->data);
+	}
+	h->nposted = 0;
+}
+
+void post_write(struct hca *h, u64 iova, const void *from, u64 len)
+{
+	struct posted *p;
+
+	if (h->nposted == MAX_POSTED)
+		posted_push(h);
+	p = &h->posted[h->nposted++];
+	*p = (struct posted){ iova, len, malloc(len) };
+	if (!p->data)
+		abort();
+	memcpy(p->data, from, len);
+	h->posted_until = now() + POSTED_MS;
+	h->dev.ticking = true;
+}
+
+void posted_unmap(struct hca *h, u64 iova, u64 size)
+{
+	u32 hit = 0;
+
+	for (u32 i = 0; i < h->nposted; i++)
+		hit += h->posted[i].iova <= iova + (size - 1) &&
+		       h->posted[i].iova + (h->posted[i].len - 1) >= iova;
+	if (hit)
+		violation(h, "unmapped [%#lx, %#lx] while %u writes are under way to there", iova,
+			  iova + (size - 1), hit);
+	posted_push(h);
+}
+
+bool posted_tick(struct hca *h)
+{
+	if (h->nposted && h->posted_until <= now())
+		posted_push(h);
+	return h->nposted;
 }
 
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len)

@@ -1,14 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
 #include "connectx.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: connectx [-m] [-r DIR] [-v] SOCKET\n"
+	"usage: connectx [-m] [-r DIR] [-s SEED] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a ConnectX-5 virtual\n"
 	"function for it.\n"
 	"  -m  has the memory scheme of page faults, too; the driver then selects it\n"
 	"  -r  leaves what the driver and QEMU send in DIR: seeds for the fuzzers\n"
+	"  -s  of what it does at random; it says which one it took\n"
 	"  -v  prints each command and each change of the DMA map\n"
 	"\n"
 	"Ends with its client and prints its counters. exit: 0; 1 if the driver did what it must\n"
@@ -21,15 +24,19 @@ int main(int argc, char **argv)
 	struct hca *h = &hca;
 	bool memory_scheme = false, verbose = false;
 	const char *record = NULL;
+	u64 seed = now();
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "mr:v")) != -1) {
+	while ((opt = getopt(argc, argv, "mr:s:v")) != -1) {
 		switch (opt) {
 		case 'm':
 			memory_scheme = true;
 			break;
 		case 'r':
 			record = optarg;
+			break;
+		case 's':
+			seed = strtoull(optarg, NULL, 0);
 			break;
 		case 'v':
 			verbose = true;
@@ -47,6 +54,8 @@ int main(int argc, char **argv)
 	hca_init(h, memory_scheme);
 	h->verbose = verbose;
 	h->record = record;
+	h->seed = seed;
+	note(h, "seed %lu", seed);
 	rc = vfio_user_serve(&h->dev, argv[optind]);
 	stats(h);
 	hca_free(h);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory keys: how an address of a memory region becomes one that the device can put on the bus;
  * and UMR, which changes them.
@@ -91,14 +92,15 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		return denied(x, "the mkey is free");
 	if (pd != PD_ANY && MKC(mk, pd) != pd)
 		return denied(x, "mkey of another PD");
-	/* The rights are those of the mkey that the request names. */
-	if (!depth) {
-		if (access & ACC_REMOTE &&
-		    ((access & ACC_READ && !(access & ACC_ATOMIC) && !MKC(mk, rr)) ||
-		     (access & ACC_WRITE && !(access & ACC_ATOMIC) && !MKC(mk, rw)) ||
-		     (access & ACC_ATOMIC && !MKC(mk, a))))
+	if (access & ACC_REMOTE) {
+		if ((access & ACC_READ && !(access & ACC_ATOMIC) && !MKC(mk, rr)) ||
+		    (access & ACC_WRITE && !(access & ACC_ATOMIC) && !MKC(mk, rw)) ||
+		    (access & ACC_ATOMIC && !MKC(mk, a)))
 			return denied(x, "the mkey does not allow it to remote peers");
-		if (!(access & ACC_REMOTE) && access & ACC_WRITE && !MKC(mk, lw))
+	} else {
+		if (access & ACC_READ && !MKC(mk, lr))
+			return denied(x, "the mkey does not allow local reads");
+		if (access & ACC_WRITE && !MKC(mk, lw))
 			return denied(x, "the mkey does not allow local writes");
 	}
 	start = MLX5_GET64(mkc, mk->mkc, start_addr);
@@ -141,8 +143,9 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 				continue;
 			}
 			x->len = min(x->len, size - off);
-			return walk(h, be32_to_cpu(klm->key), be64_to_cpu(klm->va) + off, access,
-				    pd, x, depth + 1);
+			/* A list, as a memory window is one, uses local keys. */
+			return walk(h, be32_to_cpu(klm->key), be64_to_cpu(klm->va) + off,
+				    access & ~ACC_REMOTE, pd, x, depth + 1);
 		}
 		return denied(x, "behind the KLMs");
 	}
@@ -154,6 +157,30 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 {
 	*x = (struct xlat){ .len = len };
 	return walk(h, key, va, access, pd, x, 0);
+}
+
+/*
+ * An mkey goes, or is not to be used any more: it may be in a cache of the device for as long as
+ * one of KSMs leads to it. Those of KLMs a program makes, which may do as it likes.
+ */
+static void check_ksms(struct hca *h, u32 index)
+{
+	struct mkey *mk;
+
+	table_for_each(&h->mkey, m, mk) {
+		const struct mlx5_ksm *ksm = (const struct mlx5_ksm *)mk->xlt;
+		u64 n = mk->xlt_size / sizeof(*ksm);
+
+		if (mode(mk) != MLX5_MKC_ACCESS_MODE_KSM || MKC(mk, free))
+			continue;
+		for (u64 i = 0; i < n; i++) {
+			if (be32_to_cpu(ksm[i].key) >> 8 != index)
+				continue;
+			violation(h, "mkey %#x goes, and KSM %lu of mkey %#x leads to it", index, i,
+				  mk->index);
+			break;
+		}
+	}
 }
 
 u32 mkey_relaxed(struct hca *h, u32 key)
@@ -288,6 +315,9 @@ u8 destroy_mkey(struct hca *h, struct cmd_io *io)
 
 	if (!mk)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
+	posted_push(h);
+	if (!MKC(mk, free))
+		check_ksms(h, mk->index);
 	mkey_free(h, mk);
 	return MLX5_CMD_STAT_OK;
 }
@@ -375,7 +405,7 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 	struct mkey *mk = table_get(&h->mkey, key >> 8);
 	struct mlx5_wqe_umr_ctrl_seg ctrl;
 	struct mlx5_wqe_data_seg data;
-	u64 bytes, at = 0;
+	u64 bytes, at = 0, was_free;
 	u32 aligned[sizeof(struct mlx5_mkey_seg) / 4];
 
 	_Static_assert(sizeof(struct mlx5_mkey_seg) == MLX5_ST_SZ_BYTES(mkc), "mkey segment");
@@ -384,6 +414,8 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 		note(h, "UMR: the WQE is too short");
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 	}
+	/* What went by the old translations arrives before the UMR is done. */
+	posted_push(h);
 	memcpy(&ctrl, seg, sizeof(ctrl));
 	memcpy(aligned, mkey_seg, sizeof(aligned));
 	len -= rest - seg;
@@ -419,12 +451,15 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 				return MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 		}
 	}
-	h->stats.mkeys_enabled -= !MKC(mk, free);
+	was_free = MKC(mk, free);
 	merge(mk->mkc, aligned, be64_to_cpu(ctrl.mkey_mask));
-	h->stats.mkeys_enabled += !MKC(mk, free);
+	h->stats.mkeys_enabled += was_free - MKC(mk, free);
+	if (!was_free && MKC(mk, free))
+		check_ksms(h, mk->index);
 	debug(h, "UMR of mkey %#x: mask %#lx, %lu bytes at %#lx", key, be64_to_cpu(ctrl.mkey_mask),
 	      bytes, at);
 	if (bytes)
 		check_mtts(h, mk, at / 8, bytes / 8);
+	fault_look(h);
 	return 0;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* Configuration space, BARs, interrupts, and the tables of objects behind them. */
 #include "connectx.h"
 
@@ -239,6 +240,7 @@ void objects_free(struct hca *h, bool complain)
 			violation(h, "the driver has left %u %s behind", all[i]->used,
 				  all[i]->name);
 	door_reset(h);
+	posted_push(h);
 	table_for_each(&h->qp, i, qp)
 		qp_destroy(h, qp);
 	table_for_each(&h->srq, i, srq) {
@@ -287,9 +289,10 @@ static void reset(struct vfio_user *v)
 static bool tick(struct vfio_user *v)
 {
 	struct hca *h = container_of(v, struct hca, dev);
-	bool commands = cmd_tick(h), qps = qp_tick(h);
+	bool commands = cmd_tick(h), qps = qp_tick(h), faults = fault_tick(h);
+	bool posted = posted_tick(h);
 
-	return commands || qps;
+	return commands || qps || faults || posted;
 }
 
 static void say(struct vfio_user *v, bool detail, const char *text)
@@ -302,6 +305,7 @@ static void unmap(struct vfio_user *v, u64 iova, u64 size)
 	struct hca *h = container_of(v, struct hca, dev);
 	u64 mtts = mtts_into(h, iova, size);
 
+	posted_unmap(h, iova, size);
 	if (mtts)
 		violation(h, "unmapped [%#lx, %#lx] while %lu MTTs in use lead there", iova,
 			  iova + (size - 1), mtts);
@@ -334,6 +338,7 @@ void hca_init(struct hca *h, bool memory_scheme)
 {
 	memset(h, 0, sizeof(*h));
 	h->memory_scheme = memory_scheme;
+	h->seed = 1;
 	h->pd = (struct table){ .name = "PDs", .first = 1, .n = 16000 };
 	h->uar = (struct table){ .name = "UARs", .first = 16, .n = BAR0_SIZE / 4096 - 16 };
 	h->xrcd = (struct table){ .name = "XRC domains", .first = 1, .n = 1000 };

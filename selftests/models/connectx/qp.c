@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Queue pairs and shared receive queues: their commands, send WQEs, completions, and traffic
  * between QPs of this device.
@@ -419,6 +420,7 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 					      .va = be64_to_cpu(raddr.raddr),
 					      .len = op->flags & ATOMIC ? 8 : x->len };
 	}
+	x->resend = op->flags & TO_US && !(op->flags & ATOMIC);
 	x->src = op->flags & TO_US ? remote : local;
 	x->dst = op->flags & TO_US ? local : remote;
 	r = xfer_run(h, x);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* Event queues and completion queues: what the device tells the driver. */
 #include "connectx.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Leaves what the driver and QEMU send as seeds for the fuzzers (fuzz/fuzz.h): DIR/FUZZER/NUMBER,
  * with so many records in each. Only the beginning of a run is kept: what comes later is much the

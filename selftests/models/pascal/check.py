@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """check.py MODEL [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
 
 Plays QEMU and a driver, one that does what it must, and one that does what it must not, and looks whether the model

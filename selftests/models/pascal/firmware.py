@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
 """firmware.py DIR: files that nouveau takes for the firmware of a GP100, so that it has a GR engine, which the channels of
 programs need. Headers, and zeroes: nothing ever runs them. The layouts are those that nouveau parses (include/nvfw, nvkm/subdev/
 acr, nvkm/engine/gr)."""

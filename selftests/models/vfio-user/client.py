@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """QEMU's end of vfio-user, for tests of a model; and a loop over such tests, which prints KTAP."""
 
 import array
@@ -59,8 +60,8 @@ class Client:
             data += part
         return data
 
-    def dma_map(self, iova, size, offset=0, prot=3):
-        return self.ask(DMA_MAP, struct.pack("<IIQQQ", 32, prot, offset, iova, size), [self.fd])
+    def dma_map(self, iova, size, offset=0, prot=3, fd=None):
+        return self.ask(DMA_MAP, struct.pack("<IIQQQ", 32, prot, offset, iova, size), [fd or self.fd])
 
     def dma_unmap(self, iova, size):
         return self.ask(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, iova, size))

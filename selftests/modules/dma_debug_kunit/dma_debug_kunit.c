@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a driver may do without a report of dma-debug. Its reports go to the log: suite dma looks
  * for them.

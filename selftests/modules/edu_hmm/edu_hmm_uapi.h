@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
  * /dev/edu_hmmN: the DMA engine of QEMU's edu device works on the virtual addresses of a process,
  * as an RDMA adapter with on-demand paging does.
@@ -76,12 +76,17 @@ struct edu_hmm_register {
 #define EDU_HMM_ASYNC		(1U << 2)
 /* FAULT of /dev/edu_odpN: the device may read only, as when mlx5 prefetches. */
 #define EDU_HMM_DOWNGRADE	(1U << 3)
+/*
+ * FAULT of /dev/edu_hmmN: ask for each second page, from the second on, by its own entry of the
+ * array, and for no aliases. Other pages are entered if they are there.
+ */
+#define EDU_HMM_ODD		(1U << 4)
 
 /**
  * struct edu_hmm_fault - enter pages into the device page table
  * @addr: (in) page aligned start
  * @npages: (in) length in pages
- * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_DOWNGRADE
+ * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_DOWNGRADE, EDU_HMM_ODD
  * @pad: zero
  * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused
  *   in struct hmm_range. Of /dev/edu_odpN: by how much p2p_fallbacks of struct edu_hmm_stats has

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The PCI side of QEMU's edu device (docs/specs/edu in its source): registers, interrupt, DMA
  * engine.

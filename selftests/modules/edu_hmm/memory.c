@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Memory of the edu device itself: a few device private pages, so that there is something which the
  * mirror of a process must find and not DMA map. What is behind a page is system memory, and the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Open files: the mirror of a range of user memory, by HMM if of /dev/edu_hmmN, and DMA to it.
  *
@@ -170,13 +170,21 @@ static int edu_walk(struct edu_mirror *m, unsigned long first, unsigned long n, 
 		.dma_dev = &m->edu->pdev->dev,
 	};
 	unsigned long deadline = jiffies + EDU_TIMEOUT;
+	unsigned long ask = 0, i;
 	int ret;
 
 	if (!(flags & EDU_HMM_NO_FAULT))
-		range.default_flags |= HMM_PFN_REQ_FAULT |
-				       (flags & EDU_HMM_WRITE ? HMM_PFN_REQ_WRITE : 0);
+		ask = HMM_PFN_REQ_FAULT | (flags & EDU_HMM_WRITE ? HMM_PFN_REQ_WRITE : 0);
+	if (flags & EDU_HMM_ODD) {
+		range.default_flags = 0;
+		range.pfn_flags_mask = ask;
+	} else {
+		range.default_flags |= ask;
+	}
 	for (;;) {
 		range.nr_p2p_refused = 0;
+		for (i = 0; i < n && range.pfn_flags_mask; i++)
+			pfns[i] = i & 1 ? ask : 0;
 		ret = hmm_range_fault_unlocked_timeout(&range, EDU_TIMEOUT);
 		if (ret)
 			return ret == -EBUSY ? -ETIME : ret;
@@ -362,7 +370,8 @@ static int edu_ioctl_fault(struct edu_mirror *m, void __user *arg)
 
 	if (copy_from_user(&cmd, arg, sizeof(cmd)))
 		return -EFAULT;
-	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_DOWNGRADE) || cmd.pad)
+	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_DOWNGRADE | EDU_HMM_ODD) ||
+	    cmd.pad)
 		return -EINVAL;
 
 	guard(rwsem_read)(&m->edu->gone_lock);

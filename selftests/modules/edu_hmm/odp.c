@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/edu_odpN: the memory is looked up and DMA mapped by the RDMA core, as that of an on-demand
  * paging MR of a ConnectX is.
@@ -128,6 +128,19 @@ static void edu_odp_zap(struct edu_mirror *m, unsigned long first, unsigned long
 	}
 }
 
+/* A page of a peer that is mapped */
+static struct page *edu_odp_peer(struct ib_umem_odp *umem, unsigned long start, unsigned long end)
+{
+	unsigned long *entry = umem->map.pfn_list;
+	unsigned long i, first = (start - ib_umem_start(umem)) >> umem->page_shift;
+
+	for (i = 0; i < (end - start) >> umem->page_shift; i++)
+		if (entry[first + i] & HMM_PFN_DMA_MAPPED &&
+		    is_pci_p2pdma_page(hmm_pfn_to_page(entry[first + i])))
+			return hmm_pfn_to_page(entry[first + i]);
+	return NULL;
+}
+
 static bool edu_odp_invalidate(struct mmu_interval_notifier *mni,
 			       const struct mmu_notifier_range *inv, unsigned long seq)
 {
@@ -135,6 +148,7 @@ static bool edu_odp_invalidate(struct mmu_interval_notifier *mni,
 	unsigned long page = 1UL << umem->page_shift;
 	unsigned long start, end;
 	struct edu_mirror *m;
+	struct page *peer;
 
 	if (!mmu_notifier_range_blockable(inv))
 		return false;
@@ -148,7 +162,11 @@ static bool edu_odp_invalidate(struct mmu_interval_notifier *mni,
 	m = umem->private;
 	if (m)
 		edu_odp_zap(m, PHYS_PFN(start - m->start), PHYS_PFN(end - m->start));
+	peer = edu_odp_peer(umem, start, end);
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
+	/* Nobody would ever write it back. */
+	WARN(peer && PageDirty(peer), "%s: a page of a peer is dirty\n",
+	     dev_name(umem->umem.ibdev->dma_device));
 	if (m) {
 		guard(mutex)(&m->lock);
 		edu_odp_count(m);
@@ -169,7 +187,7 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 	unsigned long deadline = jiffies + EDU_TIMEOUT;
 	int ret;
 
-	if (access && flags & EDU_HMM_DOWNGRADE)
+	if ((access && flags & EDU_HMM_DOWNGRADE) || flags & EDU_HMM_ODD)
 		return -EINVAL;
 	if (access && !umem->umem.writable)
 		return -EPERM;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/hmm_bench: measures hmm_range_fault() and the on-demand paging of the RDMA core, on kernels
  * with and without the patches. The memory is made by the program that asks; nothing but the call

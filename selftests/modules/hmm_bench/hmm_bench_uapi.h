@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
  * /dev/hmm_bench: what it costs to find memory, in ticks of the time stamp counter. With QEMU's
  * -icount shift=0 these are instructions.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Time limits of kselftest_harness on a slow machine: linked with -Wl,--wrap=poll. The harness
  * waits for the end of a test with poll() and has no option for the limit.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """The back door of the model of a ConnectX: what a remote peer would ask of it."""
 
 import ctypes
@@ -7,7 +8,8 @@ import struct
 import time
 
 # Registers of a channel: selftests/models/connectx/backdoor.c
-RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, COUNTERS, DATA = 0, 4, 8, 16, 20, 24, 28, 32, 0x800, 0x1000
+RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, PLAIN, FAIL_STATUS = 0, 4, 8, 16, 20, 24, 28, 32, 36, 40
+COUNTERS, DATA = 0x800, 0x1000
 READ, WRITE, WHERE, RELAXED = 1, 2, 3, 4
 BUSY, DONE, FAILED = 1, 2, 3
 # STATS of connectx.h
@@ -45,8 +47,13 @@ class Door:
         status = self.end()
         assert status == want, f"status {status}, not {want}"
 
-    def fail(self, opcode, after=1):
-        """That many of them from now fails."""
+    def plain(self, yes=True):
+        """Nothing at random, and as few page faults as can be"""
+        self.regs[PLAIN // 4] = yes
+
+    def fail(self, opcode, after=1, status=0, more=0):
+        """That many of them from now fails, and so many more that follow it."""
+        self.regs[FAIL_STATUS // 4] = status | more << 16
         self.regs[FAIL // 4] = opcode | after << 16
 
     def slow(self, opcode, ms):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """door.py DEVICE [TEST...]: what a remote peer would do to a memory region, asked of the model by its back door. Prints KTAP."""
 
 import ctypes
@@ -34,8 +35,8 @@ from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 sys.path.append("/suites/rxe")
 from verbs import P2P, PAGE, Link, Skipped
 
-# MLX5_OPCODE_UMR
-UMR = 0x25
+# MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_STAT_NO_RES_ERR
+UMR, CREATE_MKEY, NO_RES = 0x25, 0x200, 0xf
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
@@ -101,6 +102,7 @@ class Tests:
         self.context = Context(name=device)
         self.pd = PD(self.context)
         self.door = Door(device)
+        self.door.plain(False)
 
     def memory(self, npages):
         m = mmap.mmap(-1, npages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -124,6 +126,7 @@ class Tests:
 
     def test_write_absent(self):
         """Pages that were never touched: faults, and they are there"""
+        self.door.plain()
         m, a = self.memory(4)
         mr = self.odp(a, 4 * PAGE)
         before = self.door.counters()
@@ -144,6 +147,7 @@ class Tests:
 
     def test_invalidate(self):
         """MADV_DONTNEED: the next read faults, and finds zeroes"""
+        self.door.plain()
         m, a = self.memory(4)
         m[:] = os.urandom(4 * PAGE)
         mr = self.odp(a, 4 * PAGE)
@@ -197,6 +201,42 @@ class Tests:
         assert self.door.counters()["resumes_with_error"] == before["resumes_with_error"] + 1
         assert libc.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(16 * PAGE), 3) == 0
         mr.close()
+
+    def test_faults(self):
+        """Accesses here and there, of which the device tells as it likes: what is near, in parts, without a length"""
+        n, rng, link = 64, random.Random(1), Link(sys.argv[1], 0)
+        p, b = self.memory(n)
+        plain = link.region(b, n * PAGE, 0)
+        for implicit in False, True:
+            # Nothing is behind it.
+            mr, a, libc = self.implicit_child(n)
+            mr.close()
+            mr = MR(link.pd, access=ODP, length=0, implicit=True) if implicit else MR(link.pd, n * PAGE, ODP, address=a)
+            data = bytearray(n * PAGE)
+            for i in range(120):
+                at = rng.randrange(n * PAGE - 8)
+                size = min(rng.randrange(1, 6 * PAGE), n * PAGE - at)
+                local, remote = (mr, a), (plain, b)
+                if i & 1:
+                    local, remote = remote, local
+                read = bool(i & 2)
+                # A WRITE sends what is at the near end, a READ gets what is at the far end.
+                if (local[0] is plain) != read:
+                    p[at:at + size] = data[at:at + size] = rng.randbytes(size)
+                wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ if read else ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1,
+                            sg=[SGE(local[1] + at, size, local[0].lkey)], send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+                wr.set_wr_rdma(remote[0].rkey, remote[1] + at)
+                link.qps[0].post_send(wr)
+                link.wait(1)
+                assert p[at:at + size] == data[at:at + size], (implicit, i, at, size)
+                first = rng.randrange(n)
+                count = min(rng.randrange(1, n // 4), n - first)
+                if i % 5 == 0:
+                    assert ctypes.string_at(a, n * PAGE) == data, (implicit, i)
+                libc.madvise(ctypes.c_void_p(a + first * PAGE), ctypes.c_size_t(count * PAGE), mmap.MADV_DONTNEED)
+                data[first * PAGE:(first + count) * PAGE] = bytes(count * PAGE)
+            mr.close()
+            libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE))
 
     def test_bounds(self):
         """Beyond the region, with another key, with the key of one that has gone"""
@@ -286,6 +326,7 @@ class Tests:
 
     def test_implicit_unmap(self):
         """A child of an implicit MR goes with the memory that it covers, however often its pages were mapped"""
+        self.door.plain()
         mr, a, libc = self.implicit_child(8)
         before = self.door.counters()["mkeys_enabled"]
         for p in range(8):
@@ -300,6 +341,7 @@ class Tests:
 
     def test_implicit_dontneed(self):
         """Nor does a child stay when its pages had gone before their memory was unmapped"""
+        self.door.plain()
         mr, a, libc = self.implicit_child(8)
         before = self.door.counters()["mkeys_enabled"]
         self.door.write(mr.rkey, a, b"x" * 8 * PAGE)
@@ -312,6 +354,7 @@ class Tests:
 
     def test_implicit_pingpong(self):
         """Memory that only comes and goes does not take the child away each time"""
+        self.door.plain()
         mr, a, libc = self.implicit_child(1)
         before = self.door.counters()["mkeys_enabled"]
         for i in range(5):
@@ -371,6 +414,29 @@ class Tests:
         now = self.door.counters()
         assert now["injected"] == before["injected"] + 5
         assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
+
+    def test_again(self):
+        """The firmware lacks resources for a child of an implicit MR: the device tries again, and nothing has failed"""
+        self.door.plain()
+        mr, a, libc = self.implicit_child(1)
+        # In the memory scheme the driver tries a second time by itself.
+        more = os.environ["SCHEME"] == "memory"
+        before = self.door.counters()
+        for n in range(64):
+            # Those that went before have left mkeys, and each is used up by one of these.
+            at = a + (n << 30)
+            assert libc.mmap(at, PAGE, 3, 0x100022, -1, 0) == at or not n
+            self.door.fail(CREATE_MKEY, status=NO_RES, more=more)
+            self.door.write(mr.rkey, at, b"x" * 64)
+            if self.door.counters()["injected"] == before["injected"] + 1 + more:
+                break
+        else:
+            raise AssertionError("none had to be made")
+        self.door.fail(0, 0)
+        assert self.faults(before) == n + 2, f"{self.faults(before)} faults of {n + 1} pages"
+        mr.close()
+        for i in range(n + 1):
+            libc.munmap(ctypes.c_void_p(a + (i << 30)), ctypes.c_size_t(PAGE))
 
     def test_relaxed(self):
         """A region that may reach PCI peers has no relaxed ordering, whoever asks for both, and when"""
@@ -437,6 +503,7 @@ class Tests:
 
     def test_statistic(self):
         """What rdma statistic says is what happened"""
+        self.door.plain()
         n = 16
         m, a = self.memory(n)
         mr = self.odp(a, n * PAGE)
@@ -451,6 +518,7 @@ class Tests:
 
     def prefetches(self, make):
         """Pages that were prefetched do not fault, nor do the others without reason."""
+        self.door.plain()
         n = 8
         for flags in FLUSH, 0:
             # advice, has the program touched the pages, faults of a read, of a write
@@ -546,18 +614,23 @@ class Tests:
 
     def test_child_gone(self):
         """Other memory that a child of an implicit MR covers, while the child goes and the MR leads to it still"""
+        self.door.plain()
         mr, a, libc = self.implicit_child(2)
         self.door.write(mr.rkey, a, b"x" * 64)
         self.door.slow(UMR, 200)
         libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        before = self.door.counters()
         self.door.write(mr.rkey, a + PAGE, b"y" * 64)
+        faults = self.faults(before)
         self.door.slow(UMR, 0)
+        assert faults <= 8, f"{faults} faults of one page"
         assert ctypes.string_at(a + PAGE, 64) == b"y" * 64
         libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
         mr.close()
 
     def test_child_sleeps(self):
-        """Other memory that a child covers, which has gone but for a fault that waits: the MR must lead past it at once"""
+        """Other memory that a child covers, whose pages have gone while a fault of it waits: the child stays"""
+        self.door.plain()
         mr, a, libc = self.implicit_child(3)
         self.door.write(mr.rkey, a, b"x" * 64)
         second = Door(sys.argv[1], 1)
@@ -568,7 +641,9 @@ class Tests:
             before = self.door.counters()
             self.door.write(mr.rkey, a + PAGE, b"y" * 64)
             faults = self.faults(before)
+            children = self.door.counters()["mkeys_enabled"] - before["mkeys_enabled"]
         second.wait()
+        assert not children, f"{children} more children"
         assert ctypes.string_at(a + PAGE, 64) == b"y" * 64
         assert faults <= 8, f"{faults} faults of one page"
         libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(2 * PAGE))
@@ -576,6 +651,7 @@ class Tests:
 
     def test_dereg_sleeps(self):
         """The region is to go, and a fault of it waits: another access fails, and does not ask until that one is done"""
+        self.door.plain()
         verbs = Verbs(sys.argv[1])
         second = Door(sys.argv[1], 1)
         for implicit in False, True:
@@ -599,6 +675,7 @@ class Tests:
 
     def test_neighbour_gone(self):
         """A page goes while the driver waits for another one of the same fault, and then one beside it is mapped"""
+        self.door.plain()
         n, gone, beside, slow = 13, 3, 4, 12
         m, a = self.memory(n)
         mr = self.odp(a, n * PAGE)
@@ -689,7 +766,9 @@ def main(device, *only):
         result, skip = "ok", ""
         try:
             tests = Tests(device)
+            before = tests.door.counters()["violations"]
             (getattr(tests, f"test_{name}", None) or getattr(tests, name))()
+            assert tests.door.counters()["violations"] == before, "the model has found something: see what it says"
         except Skipped as reason:
             skip = f" # SKIP {reason}"
         except Exception:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """offsets.py DEVICE GID: on-demand paging of what does not begin where a page does, or goes over its end, and of regions
 whose addresses for RDMA (IOVA) are not those of the process; what is large, and what is not on demand. Prints KTAP.
 """
@@ -6,20 +7,28 @@ import ctypes
 import errno
 import itertools
 import mmap
+import os
 import sys
+import time
 
 from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_wr_opcode as op,
+                                      _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
 from pyverbs.mr import MREx
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE
-from verbs import ACCESS, PAGE, equal, run_tests
+from verbs import ACCESS, PAGE, Failed, equal, run_tests
 
 SIZE = 4 * PAGE
 # Offset and size: within a page, over its end, several packets. Memory is on demand at one end, and plain at the other.
 PLACES = [(1, 8), (64, PAGE - 64), (PAGE - 1, 2), (PAGE // 2, PAGE), (PAGE + 8, 2 * PAGE), (100, 3 * PAGE), (0, 4 * PAGE)]
+
+
+def present(address):
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        return os.pread(pagemap.fileno(), 8, address // PAGE * 8)[7] >> 7
 
 
 class RegionAtIova:
@@ -113,6 +122,37 @@ class Tests:
     def test_iova_prefetch(self):
         self.use_iova()
         self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(self.odp.buf, SIZE, self.odp.lkey)])
+
+    def test_iova_prefetch_background(self):
+        """Nobody is told of an error: the pages come, or they do not."""
+        memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        region = RegionAtIova(self.link, address)
+        self.link.pd.advise_mr(PREFETCH_WRITE, 0, [SGE(region.buf, SIZE, region.lkey)])
+        end = time.monotonic() + 60
+        while not all(present(address + at) for at in range(0, SIZE, PAGE)):
+            if time.monotonic() > end:
+                raise Failed(f"pages that came: {[present(address + at) for at in range(0, SIZE, PAGE)]}")
+            time.sleep(0.01)
+
+    def test_prefetch_wraps(self):
+        """A range that goes on at address 0"""
+        try:
+            self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(2**64 - PAGE, 2 * PAGE, self.odp.lkey)])
+            seen = 0
+        except PyverbsRDMAError as error:
+            seen = error.error_code
+        equal("error", seen, errno.EFAULT)
+
+    def test_atomic_zero_page(self):
+        """Memory that was only read is one page of zeroes, that of all processes: an atomic operation must not write there."""
+        memory, other = (mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
+        region = self.link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), SIZE)
+        self.link.pd.advise_mr(PREFETCH, FLUSH, [SGE(region.buf, SIZE, region.lkey)])
+        self.link.rdma(op.IBV_WR_ATOMIC_FETCH_AND_ADD, self.plain, region, 0, PAGE + 8, 8, add=5)
+        equal("what was there", self.maps[1][:8], bytes(8))
+        equal("other memory has something else than zeroes", any(other[:]), False)
+        equal("memory is right", memory[:] == bytes(PAGE + 8) + b"\5" + bytes(SIZE - PAGE - 9), True)
 
     def test_large(self):
         size = 3 << 30

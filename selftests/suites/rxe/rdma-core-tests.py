@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """rdma-core-tests.py DEVICE GID MODULE...: runs these of rdma-core's tests and prints KTAP."""
 
 import sys

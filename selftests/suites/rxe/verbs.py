@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 """What the tests of this suite that use pyverbs share: two connected queue pairs, and KTAP."""
 
 import mmap
@@ -11,6 +12,7 @@ from pyverbs.libibverbs_enums import ibv_access_flags, ibv_qp_type, ibv_send_fla
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 PAGE = mmap.PAGESIZE
@@ -36,18 +38,20 @@ def equal(what, seen, wanted):
 class Link:
     """Two queue pairs of this process, connected to each other. What the one is asked to do is done to the other."""
 
-    def __init__(self, device, gid):
+    def __init__(self, device, gid, shared=False):
         self.context = Context(name=device)
         port = self.context.query_port(1)
         self.odp_caps = self.context.query_device_ex().odp_caps
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 100)
         cap = QPCap(max_send_wr=16, max_recv_wr=16, max_send_sge=1, max_recv_sge=1)
+        # shared: what is received goes to a shared receive queue.
+        self.srq = SRQ(self.pd, SrqInitAttr(SrqAttr(max_wr=16))) if shared else None
         self.qps = []
         for _ in range(2):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags = ACCESS
-            self.qps.append(QP(self.pd, QPInitAttr(qp_type=ibv_qp_type.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap), attr))
+            self.qps.append(QP(self.pd, QPInitAttr(qp_type=ibv_qp_type.IBV_QPT_RC, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
         for qp, peer in zip(self.qps, reversed(self.qps)):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags = ACCESS
@@ -90,7 +94,7 @@ class Link:
 
     def send(self, local, remote, at=0, remote_at=None, size=PAGE):
         remote_at = at if remote_at is None else remote_at
-        self.qps[1].post_recv(RecvWR(num_sge=1, sg=[SGE(remote.buf + remote_at, size, remote.lkey)]))
+        (self.srq or self.qps[1]).post_recv(RecvWR(num_sge=1, sg=[SGE(remote.buf + remote_at, size, remote.lkey)]))
         self.qps[0].post_send(SendWR(num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
                                      send_flags=ibv_send_flags.IBV_SEND_SIGNALED))
         self.wait(2)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* Fuzzes the command interface: commands, their mailboxes, the doorbells of what they make. */
 #include "fuzz.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the fuzzers share: guest memory, the way of a command, inputs and how to change them. See
  * fuzz.h.
@@ -190,9 +191,19 @@ void run_read(struct hca *h, const struct rec *r)
 	vfio_user_read(&h->dev, r->arg & 15, r->value * 4, data, min(r->len, sizeof(data)));
 }
 
+/* Time passes: nothing has to wait any more. */
 void run_tick(struct hca *h, const struct rec *r)
 {
+	struct qp *qp;
+
+	for (u32 i = 0; h->waiting && i < MAX_FAULTS; i++)
+		h->fault[i].until = !!h->fault[i].until;
+	table_for_each(&h->qp, i, qp)
+		qp->until = !!qp->until;
+	h->posted_until = 0;
 	h->dev.ticking = qp_tick(h);
+	h->dev.ticking |= fault_tick(h);
+	h->dev.ticking |= posted_tick(h);
 }
 
 /* ---- inputs ---- */

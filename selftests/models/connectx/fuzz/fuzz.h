@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the fuzzers share. An input is a byte, whose lowest bit is the scheme of page faults, and
  * records: kind, argument, value, length and as many bytes. So the fuzzer can put whole actions of

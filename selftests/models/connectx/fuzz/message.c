@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /* Fuzzes the messages of vfio-user: through a socket, with file descriptors. */
 #include "fuzz.h"
 

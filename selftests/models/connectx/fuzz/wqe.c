@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Fuzzes WQEs: an HCA that is set up, with queue pairs of each kind, mkeys of each kind, and page
  * faults to be answered.

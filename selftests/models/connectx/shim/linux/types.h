@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What include/linux/mlx5/{mlx5_ifc,device,qp}.h of the kernel tree need of the rest of the kernel,
  * so that the model is built from the driver's own layouts. The Makefile puts this folder before,

@@ -402,7 +402,16 @@ while :; do
 		break
 	fi
 done
-[ -z "$why" ] || kill -KILL "$pid" 2>/dev/null || true
+[ -z "$why" ] || {
+	# A guest that hangs says no more: where its processors are.
+	qmp human-monitor-command '"command-line":"info registers -a"' 2>/dev/null
+	for ((i = 0; i < 50; i++)); do
+		! grep -q 'RIP=' "$monitor.out" || break
+		sleep 0.1
+	done
+	why+=" ($(grep -o 'RIP=[0-9a-f]*' "$monitor.out" | xargs || true))"
+	kill -KILL "$pid" 2>/dev/null || true
+}
 qemu_status=0
 wait "$pid" || qemu_status=$?
 pid=

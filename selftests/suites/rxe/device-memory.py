@@ -69,6 +69,13 @@ class SvmBind(ctypes.Structure):
                 for name in ("header", "va_start", "va_end", "npages", "stride", "result", "reserved0", "reserved1")]
 
 
+class ScanArg(ctypes.Structure):
+    """struct pm_scan_arg of linux/fs.h"""
+    _fields_ = [(name, ctypes.c_uint64)
+                for name in ("size", "flags", "start", "end", "walk_end", "vec", "vec_len", "max_pages",
+                             "category_inverted", "category_mask", "category_anyof_mask", "return_mask")]
+
+
 def ioctl_number(direction, kind, number, struct):
     return direction << 30 | ctypes.sizeof(struct) << 16 | ord(kind) << 8 | number
 
@@ -77,6 +84,8 @@ MIGRATE_TO_DEV = ioctl_number(3, "H", 2, Command)
 P2P_STATS = ioctl_number(2, "H", 11, Stats)
 SVM_INIT = ioctl_number(3, "d", 0x40 + 8, SvmInit)
 SVM_BIND = ioctl_number(3, "d", 0x40 + 9, SvmBind)
+PAGEMAP_SCAN = ioctl_number(3, "f", 16, ScanArg)
+PAGE_IS_HUGE = 1 << 6
 # NOUVEAU_SVM_BIND_COMMAND__MIGRATE, NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
 MIGRATE_TO_VRAM = 0 << 0 | 1 << 31 << 16
 
@@ -137,9 +146,15 @@ PM_PRESENT, PM_SWAP, PM_PFN = 1 << 63, 1 << 62, (1 << 55) - 1
 DEVICE_PRIVATE = 28, 29
 
 
-def huge_bytes():
-    with open("/proc/self/smaps_rollup") as rollup:
-        return sum(int(line.split()[1]) << 10 for line in rollup if line.startswith("AnonHugePages:"))
+def huge_pages(start, end):
+    """Where the first huge pages are that follow each other in this range. Sums of the process (smaps) will not do:
+    khugepaged changes them at any time."""
+    region = (ctypes.c_uint64 * 3)()
+    scan = ScanArg(size=ctypes.sizeof(ScanArg), start=start, end=end, vec=ctypes.addressof(region), vec_len=1,
+                   category_mask=PAGE_IS_HUGE, return_mask=PAGE_IS_HUGE)
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        fcntl.ioctl(pagemap, PAGEMAP_SCAN, scan)
+    return region[0], region[1]
 
 
 class Memory:
@@ -151,9 +166,9 @@ class Memory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         if args.huge:
             self.map.madvise(mmap.MADV_HUGEPAGE)
-            before = huge_bytes()
             self.map[::HUGE] = bytes(self.size // HUGE)
-            equal("bytes in huge pages", huge_bytes() - before, self.size)
+            whole = self.address, self.address + self.size
+            equal("addresses in huge pages", huge_pages(*whole), whole)
 
     def fill(self, seed):
         """Each page has other bytes, and no two words of a page are the same."""

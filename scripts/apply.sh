@@ -8,18 +8,20 @@ usage() {
 	cat <<'END'
 usage: KERNEL_TREE=dir [SERIES=name] [BRANCH=hmm-p2p] apply.sh
 
-Applies all series, or the one SERIES names (2-hmm-p2p), with git am on a new
-branch of your git tree, from its HEAD. The tree must be clean and of the base's
-version. Nothing else of it changes: git am runs in a temporary worktree, and the
-new branch is checked out in yours at the end, in one step that an interrupt does
-not stop. Until then your tree is as it was, also when a patch does not apply
-(exit 3), and after Ctrl-C, TERM or HUP (git am ends first, which takes seconds).
-The commits are signed if your configuration says so. No hook of yours runs: hooks
-are for your own commits, and these patches have no Signed-off-by.
+Applies all series, or only SERIES (for example 2-hmm-p2p), with git am to a new
+branch of your git tree. The branch starts at HEAD. The tree must be clean and have
+the version of the base (patches/BASE).
 
-After kill -9 a temporary worktree may remain. It is in nobody's way, not in that of
-another apply.sh either; "git worktree list" shows it, and "git worktree remove
---force PATH" removes it.
+git am runs in a temporary worktree. At the end the new branch is checked out in
+your tree, in one step that an interrupt does not stop. Until then your tree does
+not change, even if a patch does not apply (exit 3) or after Ctrl-C, TERM or HUP
+(git am ends first, which takes seconds).
+
+The commits are signed if your git configuration says so. Your git hooks do not run:
+they are for your own commits, and these patches have no Signed-off-by.
+
+After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
+shows it, and "git worktree remove --force PATH" removes it.
 END
 }
 no_arguments "$@"

@@ -8,10 +8,10 @@ usage() {
 	cat <<'END'
 usage: b4.sh
 
-Prints the path of a b4 of version 0.14 or later, the first with `prep --check`:
-$B4 or the machine's own if that will do, else that of Debian trixie in the cache
-(HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 1 MB). It runs on the machine's Python
-modules, those that Debian's package b4 depends on.
+Prints the path of b4 0.14 or later, which is needed for `prep --check`. This is $B4
+or the b4 of this machine, if it is new enough. Otherwise the script downloads b4 of
+Debian trixie into the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 1 MB). It
+needs the Python modules on which Debian's package b4 depends.
 END
 }
 no_arguments "$@"

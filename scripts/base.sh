@@ -8,9 +8,9 @@ usage() {
 	cat <<'END'
 usage: base.sh
 
-Makes build/base a clean git checkout of the base that patches/BASE names, from
-the first of
-  KERNEL_TREE=dir    a git tree of yours; its HEAD is cloned, it is not modified
+Makes build/base a clean git checkout of the base that patches/BASE names. It uses
+the first of these sources that is available:
+  KERNEL_TREE=dir    your git tree; its HEAD is cloned, and the tree is not changed
   BASE_TARBALL=file  linux-source-*.tar.xz with the checksum of patches/BASE
   the cache          (HMM_P2P_CACHE, default ~/.cache/hmm-p2p)
   Debian's linux-source package, from its mirror, then from snapshot.debian.org

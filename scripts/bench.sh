@@ -10,19 +10,23 @@ usage: [BOOTS=n] [JOBS=n] bench.sh [GROUP...]
        bench.sh --others
        bench.sh --compare [FILE]
 
-Boots each kernel and topology that a group of selftests/programs/hmm-bench.c is
-measured on BOOTS (5) times, JOBS side by side (one per processor if not given),
-and writes results/bench: table.md, cover.txt for the cover letter, plots, raw.json
-with every sample and the QEMU command of each boot, previous.json from the time
-before, and runs/, one folder for each boot. Needs gnuplot.
-  --others   one boot each, only what those pay who do not ask for aliases; prints
-             KTAP, as the suite cost of `make test`
-  --compare  what has changed against previous.json, or FILE
+Runs the groups of selftests/programs/hmm-bench.c on the kernels and topologies that
+each group needs. Each combination is booted BOOTS times (default 5), with JOBS
+guests at the same time (default: one per processor). Needs gnuplot.
 
-Counts do not depend on the host's load or speed, but on the compiler.
+Writes to results/bench: table.md, cover.txt for the cover letter, plots, raw.json
+with every sample and the QEMU command of each boot, previous.json (raw.json of the
+run before), and runs/ with one folder per boot.
 
-exit: 0 all bars are cleared (--compare: all counts are the same within 0.1 %, of
-what waits within 1 %); 1 not so; 2 a run could not take place or failed.
+  --others   one boot each, and only callers that do not ask for aliases; prints
+             KTAP, for the suite cost of `make test`
+  --compare  compare with previous.json, or with FILE
+
+The counts depend on the compiler, but not on the load or speed of the host.
+
+exit: 0 all budgets are kept (--compare: all counts are equal within 0.1 %, those of
+code that waits within 1 %); 1 a budget is exceeded or a count differs; 2 a run could
+not start or failed.
 END
 }
 

@@ -8,27 +8,29 @@ usage() {
 	cat <<'END'
 usage: check.sh [--self] ["NAME ..."]
 
-Runs scripts/checks/*, or those named ("fast": those that scripts/checks/fast
-lists), on the patches as they are in build/tree, and prints a line for each.
-The fast ones come first and run side by side, JOBS of them (one per processor),
-each in a tree of its own.
-Before that each is shown the bad inputs in its folder; one that does not reject
-them has failed. --self: only that. Details: results/check/NAME.
+Runs all checks in scripts/checks, or the named ones, on the patches as they are in
+build/tree, and prints one line per check. The name "fast" stands for all checks in
+scripts/checks/fast. These run first, JOBS at the same time (default: one per
+processor), each in its own tree.
+
+Each check is first run on the bad inputs in its folder. If it does not reject them,
+the check fails. --self does only this. Details are in results/check/NAME.
 
 A check is a folder with
-  check  prints one line; exit 0 passed, 250 passed with a warning, else failed
-  bad/   inputs that it must reject, for the reason given by a regular
-         expression, which is in the line "Expect:" of a patch for the kernel
-         (*.patch), or for this project (*.diff), or in the file "expect" of a
-         folder in place of patches/
-  files  of a fast check: files of the kernel (git's pathspecs) that it looks at,
+  check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
+         other codes failed
+  bad/   inputs that it must reject. Each names a regular expression for the reason.
+         An input is a patch for the kernel (*.patch) or for this project (*.diff),
+         with the expression in its line "Expect:". Or it is a folder that replaces
+         patches/, with the expression in its file "expect"
+  files  only for fast checks: kernel files (git pathspecs) that the check reads,
          besides those that the patches and the bad inputs name
 
-RANGE=A..B in the environment: only these commits of build/tree, for the checks
-that compile, and without the bad inputs. In build/tree, for each commit:
+RANGE=A..B in the environment limits checks that compile to these commits of
+build/tree, and skips the bad inputs. To check each commit, run in build/tree:
   git rebase -x 'RANGE=HEAD^..HEAD ../../scripts/check.sh bisect' base
 
-exit: 0 if nothing failed, 1 if something did.
+exit: 0 nothing failed, 1 a check failed.
 END
 }
 self=

@@ -9,8 +9,8 @@ usage() {
 	cat <<'END'
 usage: clean.sh [--all]
 
-Removes build/ and results/; with --all the cache too (base, ccache). Refuses
-while build/tree has work that is not in patches/, a stash or another branch.
+Removes build/ and results/. With --all also removes the cache (base, ccache).
+Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 END
 }
 all=

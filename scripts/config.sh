@@ -8,10 +8,11 @@ usage() {
 	cat <<'END'
 usage: config.sh KERNEL SRCTREE OUTDIR [FRAGMENT...]
 
-Writes OUTDIR/.config from the fragments that kernel-config/kernels lists for
-KERNEL, and from further FRAGMENT files, merged over allnoconfig. kconfig drops
-silently what it cannot set, so each request is compared with the result:
-exit 4 names every symbol that is not as asked, and leaves OUTDIR/.config alone.
+Writes OUTDIR/.config. It merges the fragments that kernel-config/kernels lists for
+KERNEL, and the given FRAGMENT files, over allnoconfig. kconfig silently drops
+symbols that it cannot set. Therefore the result is compared with the fragments. If
+a symbol differs, the script lists it, exits with 4, and does not change
+OUTDIR/.config.
 END
 }
 

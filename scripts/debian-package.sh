@@ -9,12 +9,15 @@ usage() {
 usage: debian-package.sh [--only] DIR SUITE PACKAGE...
        debian-package.sh --source DIR SUITE PACKAGE
 
-Makes DIR/root of packages of a Debian suite (amd64) and of all that they depend
-on, the C library too (with --only: of no others than those named); DIR/packages
-has the versions; DIR/run PROGRAM ARGUMENT... runs a program of it by its own
-loader and libraries. --source: DIR has the sources, without Debian's changes. apt
-verifies what it fetches. The machine's packages and apt sources are left as they
-are, and no root is needed.
+Downloads packages of a Debian suite (amd64) and unpacks them to DIR/root, with all
+packages that they depend on, including the C library. With --only, only the named
+packages are unpacked. DIR/packages lists the versions. DIR/run PROGRAM ARGUMENT...
+runs a program from DIR/root with its own loader and libraries.
+
+--source unpacks the source of PACKAGE to DIR, without Debian's changes.
+
+apt verifies the downloads. The packages and apt sources of this machine do not
+change, and root is not needed.
 END
 }
 [ "${1:-}" != --help ] || {

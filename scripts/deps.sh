@@ -8,9 +8,9 @@ usage() {
 	cat <<'END'
 usage: deps.sh [--check] [LIST]
 
-Installs what the file LIST, or scripts/packages, lists and this machine lacks
-(apt-get, as root or with sudo). --check installs nothing and fails when
-something is missing.
+Installs missing packages with apt-get, as root or with sudo. The file LIST, by
+default scripts/packages, names the packages. --check installs nothing and fails if
+a package is missing.
 END
 }
 check=

@@ -10,12 +10,12 @@ usage() {
 	cat <<'END'
 usage: export.sh
 
-Writes base..HEAD of build/tree as patches/SERIES/NNNN-subject.patch and lists
-them in patches/series. A commit stays in the series its note names (git carries
-it through rebase and amend); a new commit joins the series of the commit before
-it, or the one you name:
+Writes base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch and lists the
+patches in patches/series. A git note on each commit names its series; it survives
+rebase and amend. A new commit joins the series of the commit before it, unless you
+name another series:
   git -C build/tree notes --ref=series add -f -m SERIES COMMIT
-Cover letters (0000-cover-letter.patch) are kept as they are.
+Cover letters (0000-cover-letter.patch) do not change.
 END
 }
 no_arguments "$@"

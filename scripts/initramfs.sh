@@ -8,11 +8,12 @@ usage() {
 	cat <<'EOF'
 usage: initramfs.sh KERNEL [LIST]
 
-Prints the path of an uncompressed cpio archive with what selftests/guest/manifest,
-or the file MANIFEST, lists for build/kernels/KERNEL and, below /debian, a Debian
-root with the packages that the file LIST names (see debian-root.sh). The archive
-is named after its content: the same content is built once. (Uncompressed: under
-emulation the guest would spend more time to unpack it than the host saves.)
+Prints the path of an uncompressed cpio archive for build/kernels/KERNEL. The
+archive contains what selftests/guest/manifest lists, or the file MANIFEST in the
+environment. If LIST is given, /debian is a Debian root with the packages in that
+file (see debian-root.sh). The archive is named after its content, so the same
+content is built once. It is uncompressed because unpacking takes longer in an
+emulated guest than compression saves on the host.
 EOF
 }
 

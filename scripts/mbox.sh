@@ -9,20 +9,20 @@ usage() {
 	cat <<'END'
 usage: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=name] [BRANCH=name] [REVISION=n] mbox.sh
 
-Writes results/mail/SERIES.mbox for each series on BRANCH of your git tree (the
-one that is checked out), or for the one that SERIES names: cover letter, From,
-To and Cc by get_maintainer, one thread, base-commit, the patch-ids of the series
-before it, change-id. Nothing is sent, and your tree is only read. REVISION=2
-makes it v2. It refuses (exit 1), unless
+Writes results/mail/SERIES.mbox for each series, or only for SERIES, from BRANCH of
+your git tree (default: the branch that is checked out). The mails have a cover
+letter, From, To and Cc by get_maintainer, one thread, base-commit, the patch-ids of
+the series before it, and a change-id. REVISION=2 makes it v2. Nothing is sent, and
+your tree is not changed. It refuses (exit 1), unless
 
-- all patches are by their authors and signed off by SUBMITTER, as
+- SUBMITTER has signed off all patches, and each patch names its author, as after
+  `make apply` and
     git rebase -x 'git commit -q --amend --no-edit --reset-author --signoff' BASE
-  does after `make apply`;
-- their code is that of patches/, of which `make check` has found nothing that
-  is not justified, and the form of the mails is right, too;
-- the first one is on a commit that others have: of a tag v* or a remote branch.
+- the code of the patches is that of patches/, `make check` has passed on it, and
+  the form of the mails is right;
+- the first patch is based on a commit in a tag v* or in a remote branch.
 
-MAINTAINERS-notes/sending.md goes through it step by step.
+MAINTAINERS-notes/sending.md explains each step.
 END
 }
 no_arguments "$@"

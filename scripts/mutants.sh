@@ -8,33 +8,38 @@ usage() {
 	cat <<'END'
 usage: [FRESH=1] mutants.sh [MUTANT...]
 
-Builds and tests each of selftests/mutants/*.patch (or those named; 'odp-*' names
-all that begin so), and prints which test killed it. A mutant is a diff against
-build/tree, or against this repository if it breaks a driver of selftests/modules;
-above it stand a line that says what is broken, and
+Builds and tests each mutant in selftests/mutants/*.patch, or only the named ones
+('odp-*' is a pattern), and prints the test that killed it.
+
+A mutant is a diff that breaks one line. It applies to build/tree, or to this
+repository if it breaks a driver of selftests/modules. The first line above the diff
+says what is broken. The header lines are
   Patch: SERIES SUBJECT              the patch whose line it breaks, or
-  Base: FILE                         where, if the patches leave the line alone, or
+  Base: FILE                         the file, if no patch touches the line, or
   Module: NAME                       the driver
-  Suite: SUITE                       whose tests must notice (hmm)
-  Run: KERNEL TOPOLOGY ARGUMENTS     where to look, as in the suite's runs; may
-                                     stand several times
-  Killed-by: TEST...                 at least one of these must fail, or break the guest
-  Hangs: WHY                         a time limit reached in such a test counts, too;
-                                     else it proves nothing, for a busy machine may do that
-  Survives: WHY                      instead: the proof that no test can see it
+  Suite: SUITE                       the suite that must notice (default: hmm)
+  Run: KERNEL TOPOLOGY ARGUMENTS     a run to do, as in the suite's file runs; may
+                                     be repeated
+  Killed-by: TEST...                 one of these must fail, or the guest must crash
+  Hangs: WHY                         reaching a time limit in such a test counts, too;
+                                     otherwise it does not, because a busy machine
+                                     may cause it
+  Survives: WHY                      in place of Killed-by: the proof that no test can
+                                     notice
 
-Works in build/mutants, a clone of build/tree with kernels of its own. First the
-unmutated kernel has to pass the same runs. What each run left is in
-results/mutants/NAME.
+The mutants are built in build/mutants, a clone of build/tree with its own kernels.
+The unmutated kernel has to pass the same runs first. Results are in
+results/mutants/NAME. A run that reaches a time limit is repeated once with double
+limits.
 
-A run that reaches a time limit is repeated once, with limits twice as long.
-It may be stopped at any time, and goes on where it was: verdicts are kept in
-selftests/mutants/verdicts, to be committed, for all take many hours. A mutant is not
-run again if it, the files that it breaks, and the folder of its suite are those of its
-verdict, unless FRESH=1 says so. Closes with "N passed, N failed, N skipped" of all.
+You may stop the script at any time. It continues where it stopped, because verdicts
+are kept in selftests/mutants/verdicts (commit them: all mutants take many hours). A
+mutant is repeated only if it, the files that it breaks, or the folder of its suite
+have changed, or with FRESH=1. The last line is "N passed, N failed, N skipped" for
+all mutants.
 
-exit: 0 all were killed, or survive as they must; 1 not so, or one does not apply or
-build; 2 usage, or tests that fail without any mutant.
+exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
+does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
 END
 }
 case ${1:-} in

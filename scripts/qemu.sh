@@ -8,12 +8,12 @@ usage() {
 	cat <<'END'
 usage: qemu.sh VERSION
 
-Prints the path of a qemu-system-x86_64 of this major version or a later one: the
-machine's own ($QEMU) if it will do, else that of Debian's trixie-backports with
-all it needs, its own libc too, in the cache (HMM_P2P_CACHE, default
-~/.cache/hmm-p2p; 40 MB to fetch, 200 MB of disk). The machine's packages and apt
-sources are left as they are, and no root is needed.
-The file "packages" beside it has the versions fetched.
+Prints the path of a qemu-system-x86_64 of major version VERSION or later. This is
+$QEMU or the QEMU of this machine, if it is new enough. Otherwise the script
+downloads QEMU of Debian's trixie-backports, with all libraries, into the cache
+(HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 40 MB to download, 200 MB of disk). The
+file "packages" beside it lists the versions. The packages and apt sources of this
+machine do not change, and root is not needed.
 END
 }
 case ${1:-} in

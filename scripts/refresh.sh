@@ -9,18 +9,19 @@ usage() {
 	cat <<'END'
 usage: refresh.sh BASE
 
-Applies the patches in order to another kernel, and says of each
-  clean     applies where it says
-  offset    applies elsewhere in its files
-  merge     only by a three-way merge: it has to be looked at, and exported anew
-  there     is in that kernel already, as far as later patches leave it to be seen
-  conflict  in these files; it is left out, and what needs it conflicts, too
-BASE is a git tree (dir, or dir@commit), a linux-source tarball, or a version, of
-which Debian has a package linux-source-VERSION (7.2, or that of one suite,
-7.3@trixie-backports) or kernel.org a tag (7.4-rc1).
-patches/ and that tree are not changed. The table is in results/refresh, too.
+Applies the patches in order to another kernel, and prints one word per patch:
+  clean     applies exactly
+  offset    applies at another line of its files
+  merge     applies only by a three-way merge; review it and export it again
+  there     the kernel has it already, as far as later patches let one see this
+  conflict  does not apply, with the list of files; it is left out, so patches that
+            need it conflict, too
+BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
+version is a Debian package linux-source-VERSION (7.2, or 7.3@trixie-backports for
+one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not change.
+The table is also written to results/refresh.
 
-exit: 0 if all apply, 3 if there are conflicts.
+exit: 0 all patches apply, 3 there are conflicts.
 END
 }
 needs_argument "$@"

@@ -9,8 +9,10 @@ usage() {
 usage: [TOPOLOGIES="..."] run.sh
 
 Runs the suite "table" (selftests/suites/table) on the kernel "normal" and prints
-one line per topology and exporter. exit: 0 if each line is as the topology's file
-in selftests/topologies demands; else as test.sh.
+one line per topology and exporter.
+
+exit: 0 each line is as the file of its topology (selftests/topologies) demands;
+otherwise as test.sh.
 EOF
 }
 no_arguments "$@"

@@ -8,13 +8,15 @@ usage() {
 	cat <<'EOF'
 usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
 
-Prints one line per splat: line number, the test during which it came (or "-"),
-the message; separated by tabs. What is a splat is data: selftests/guest/splats.deny
-and splats.allow, extended regular expressions matched against the message behind
-the kernel's time stamp. The stack of a report is part of it; one without a report
-counts. KCSAN sees the races of the whole kernel: a report counts if one of its
+Prints one line per splat in the log CONSOLE: line number, name of the running test
+(or "-"), and message, separated by tabs. A splat is a message that matches a regular
+expression in DENY (default: selftests/guest/splats.deny) and none in ALLOW
+(splats.allow). The expressions see the message without the kernel's time stamp. A
+stack trace belongs to the report above it; a stack trace without a report counts as
+a splat. KCSAN reports races of the whole kernel; a report counts only if one of its
 functions is in selftests/guest/kcsan.functions.
-exit: 0 no splat, 5 splats, 2 cannot scan (a log that is missing or empty is not clean).
+
+exit: 0 no splat, 5 splats, 2 cannot scan (the log is missing or empty).
 EOF
 }
 

@@ -8,10 +8,10 @@ usage() {
 	cat <<'END'
 usage: sparse.sh TREE
 
-Prints the path of a sparse that the kernel tree TREE accepts, by its own
-scripts/checker-valid.sh; with one that is too old C=1 checks nothing and says
-little. It is $SPARSE or the machine's own if that will do, else that of Debian
-sid in the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 3 MB to fetch).
+Prints the path of a sparse that scripts/checker-valid.sh of the kernel tree TREE
+accepts. With an older sparse, C=1 checks nothing. This is $SPARSE or the sparse of
+this machine, if it is new enough. Otherwise the script downloads sparse of Debian
+sid into the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 3 MB).
 END
 }
 needs_argument "$@"

@@ -8,34 +8,39 @@ usage() {
 	cat <<'EOF'
 usage: [KERNELS="..."] [JOBS=n] [LIST=soak [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
-Runs selftests/suites/*, or those named; of their VM runs only those with a
-topology named and a kernel of KERNELS. JOBS VMs side by side (one per processor
-if not given). Results: results/latest. Limits: see vm.sh --help.
-LIST=soak may be stopped at any time, and goes on where it was: a run whose kernel,
-suites and scripts are the same as before is not run again, unless FRESH=1 says so.
+Runs all suites in selftests/suites, or the named ones. With TOPOLOGY or KERNELS,
+only guest runs with these topologies and kernels. JOBS guests run at the same time
+(default: one per processor). Results are in results/latest. vm.sh --help explains
+time limits.
+
+LIST=soak runs the files soak of the suites in place of runs. You may stop it at any
+time; it continues where it stopped. A run whose kernel, suites and scripts have not
+changed is not repeated, except with FRESH=1.
 
 A suite is a folder with
-  runs  one VM run a line: KERNEL TOPOLOGY ARGUMENTS; the guest runs its script
-  run   with these arguments, which prints KTAP
-  soak  like runs, instead of it and of host with LIST=soak: what takes too long;
-        a line "host ARGUMENTS" runs the program host
-  host  a program that prints KTAP on the host
-  may-skip, same  see those of the suite hmm
-  icount  first arguments of the runs that get virtual time, one a line
-  qemu    first arguments of runs, and the oldest major version of QEMU for them
-  debian  packages of the Debian root that its guests get, one a line
-  manifest  what its guests contain, if not selftests/guest/manifest
-  importer, exporter  programs that are these devices of its guests, in place of
-        QEMU's: see vm.sh
+  runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS
+  run       the program that the guest runs with these arguments; prints KTAP
+  soak      for LIST=soak: runs that take too long for runs; a line
+            "host ARGUMENTS" runs the program host
+  host      a program that prints KTAP on the host
+  may-skip  tests that may skip; see that of the suite hmm
+  same      tests that must have the same result on two kernels; see the suite hmm
+  icount    runs that get virtual time: their first arguments, one per line
+  qemu      runs that need a newer QEMU: first argument, oldest major version
+  debian    packages of the Debian root of its guests, one per line
+  manifest  contents of its guests, in place of selftests/guest/manifest
+  importer, exporter
+            programs that replace QEMU's devices in its guests; see vm.sh --help
+  flaky     known flakes: KERNEL/TOPOLOGY TEST FAILURE REASON. The first three are
+            regular expressions. FAILURE must match the message in junit.xml
 
-A VM run that fails is repeated once, but no more than 5 of them; the first result
-stays beside it as DIR.first. A test that passes then is a flake. It has failed,
-unless the suite's file flaky lists it:
-  flaky  KERNEL/TOPOLOGY TEST FAILURE REASON: three regular expressions, of which
-         the last must match what junit.xml gives as the message, and what is known
+A guest run that fails is repeated once, but at most five runs are repeated. The
+first result stays in DIR.first. A test that passes the second time is a flake. A
+flake counts as failed unless the file flaky lists it.
 
-Closes with "N passed, N failed, N skipped", and the flakes if there were any.
-exit: 0 if nothing failed, 1 if something did, 2 if a run could not take place.
+The last line is "N passed, N failed, N skipped", with the flakes if there were any.
+
+exit: 0 nothing failed, 1 something failed, 2 a run could not start.
 EOF
 }
 case ${1:-} in

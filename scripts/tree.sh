@@ -9,11 +9,11 @@ usage() {
 	cat <<'END'
 usage: tree.sh
 
-Makes build/tree a git tree of build/base plus the patches that patches/series
-lists, one commit each, on the branch hmm-p2p; tags series/NAME end each series.
-Only what changed is applied again. Work in build/tree that is not in patches/
-is never thrown away. Exit 3 when a patch does not apply; the tree then has the
-patches before it.
+Makes build/tree a git tree: build/base, and one commit for each patch that
+patches/series lists, on the branch hmm-p2p. A tag series/NAME marks the end of each
+series. Only patches that changed are applied again. Work in build/tree that is not
+in patches/ is never discarded. If a patch does not apply, the script exits with 3,
+and the tree has the patches before it.
 END
 }
 no_arguments "$@"

@@ -9,38 +9,48 @@ usage() {
 usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
        vm.sh boot TOPOLOGY [KERNEL]
 
-run: COMMAND (plain words) runs in the guest and prints KTAP. The result goes to
-DIR (results/... if not given): console.log, ktap, qemu.sh (the exact QEMU
-command, which can be used on another machine, too: it says how), config,
-results.json, junit.xml, conclusion.txt. When COMMAND is a
-suite's /suites/SUITE/run, its file may-skip says which tests may skip, and a run
-whose first argument is in its file icount gets one processor and virtual time:
-2^SHIFT ns an instruction, SHIFT being the second word there (3). Its file qemu has
-the oldest major version of QEMU for such runs (qemu.sh gets it). What the guest
-writes to /dev/kmsg as "monitor: device_del ID" goes to QEMU as a QMP command. What
-QEMU answers and reports is in monitor.log, one JSON object a line; if a command is
-refused, or not answered, the run fails. If the suite has a program "importer", each importer of the topology
-is one, in place of edu: run with a socket, on which it must be a PCI device for
-QEMU 11 (vfio-user), and the arguments of the run. What it says goes to importer0.log
-and so on; if it fails, so does the run. A program "exporter" is the same for exporters.
+run: boots a guest, which runs COMMAND (plain words). COMMAND prints KTAP.
+  -o DIR    folder of the result (default: below results/)
   -a WORDS  more words for the kernel command line
-  -q        no first line and no conclusion (test.sh prints them)
-boot: an interactive shell on the serial console (kernel: normal).
+  -q        do not print the first line and the conclusion (used by test.sh)
+boot: starts an interactive shell on the serial console (default kernel: normal).
 
-KERNEL is a folder of build/kernels, TOPOLOGY a file of selftests/topologies
-(what they may say: selftests/topologies/README) or, with a slash, the path of one.
+KERNEL is a folder of build/kernels. TOPOLOGY is a file of selftests/topologies (its
+README describes the format) or, with a slash, the path of such a file.
 
-Limits catch a hang, and nothing else depends on time. In seconds:
+DIR gets console.log, ktap, config, results.json, junit.xml, conclusion.txt,
+monitor.log, and qemu.sh, the exact QEMU command. qemu.sh also runs on another
+machine and says how.
+
+If COMMAND is a suite's /suites/SUITE/run, files of the suite have an effect:
+  may-skip  lists the tests that may skip
+  icount    lists first arguments of COMMAND. Such a run gets one processor and
+            virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
+            line (3)
+  qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
+            them. scripts/qemu.sh downloads it if necessary
+  importer, exporter
+            programs that replace each importer (edu) or exporter of the topology. A
+            program gets a socket and the arguments of the run. On the socket it must
+            be a PCI device for QEMU 11 (vfio-user). Its output goes to importer0.log
+            and so on. If it fails, the run fails
+
+The guest can send QMP commands to QEMU: it writes "monitor: device_del ID" to
+/dev/kmsg. Answers and events are in monitor.log, one JSON object per line. If a
+command is refused or not answered, the run fails.
+
+Time limits only catch hangs. In seconds, with their defaults:
   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
   TEST_TIMEOUT (1800)    from there to the end
   SILENCE_TIMEOUT (300)  without a line on the console
-They, and those inside the guest, are multiplied by SLOWDOWN (1), and by 1 for each 4 s
-that the first boot of this kernel took here, or 10 as long as there was none. Limits of
-single tests are 4 times longer than the test says, for that was made for hardware.
+All limits, also those in the guest, are multiplied by SLOWDOWN (1), and by 1 for each
+4 s that the first boot of this kernel took on this machine (by 10 before the first
+boot). Limits of single tests are four times those in their source, which were chosen
+for hardware.
 
-exit: 0 passed, 1 a test failed, 2 usage or environment, 5 splat on the console,
-6 no plan, or not what was planned, 7 the guest died without a word, 124 a time
-limit was reached, 255 the guest panicked.
+exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
+5 splat on the console, 6 no test plan or fewer results than planned, 7 the guest died
+without a message, 124 a time limit was reached, 255 the guest panicked.
 EOF
 }
 

@@ -110,8 +110,8 @@ class Nouveau:
         driver = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device/driver")
         if os.path.basename(driver) != "nouveau":
             raise OSError(f"{node}: not a device of nouveau")
-        # Where it may map its own on the GPU: addresses that nobody uses for something else.
-        self.unmanaged = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # Where it may map its own on the GPU: addresses that nobody uses for something else, of 40 bits if it has a channel.
+        self.unmanaged = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_32BIT)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.unmanaged))
         try:
             fcntl.ioctl(self.file, SVM_INIT, SvmInit(unmanaged_addr=address, unmanaged_size=len(self.unmanaged)))
@@ -566,6 +566,48 @@ class Tests:
                     equal(f"{address:#x} is page {page} in the BAR", bar.page(address) == data[page * PAGE:(page + 1) * PAGE], True)
         print("#", seen)
         equal("pages were seen in RAM, at the peer, not present", [n > 0 for n in seen.values()], [True, args.expect == "stay", True])
+        self.end()
+
+    def test_ping_pong(self):
+        """The GPU and the adapter take turns at the same pages. When one has left device memory, the program brings it back."""
+        if not args.nouveau:
+            raise Skipped("needs the model of a GPU")
+        sys.path.append(os.path.join(os.path.dirname(__file__), "../nouveau"))
+        from gpu import Gpu
+        try:
+            gpu = Gpu(self.device.file)
+        except FileNotFoundError as error:
+            raise Skipped(str(error)) from error
+        self.begin()
+        rng, data, turns, size = random.Random(1), bytearray(self.data), 1000, 64
+        before = gpu.counters()
+        for turn in range(turns):
+            page = turn % NPAGES
+            at = page * PAGE + turn // NPAGES * size % PAGE
+            ping, pong = rng.randbytes(size), rng.randbytes(size)
+            if page in self.memory.in_ram():
+                self.device.migrate(self.memory.address + page * PAGE, 1)
+            gpu.store(self.memory.address + at, ping)
+            self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, at, size=size)
+            equal(f"turn {turn}: the adapter reads what the GPU has stored", self.plain.map[at:at + size] == ping, True)
+            self.plain.map[at:at + size] = pong
+            self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, at, size=size)
+            # What was written has arrived when it can be read.
+            self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, at, size=8)
+            equal(f"turn {turn}: the GPU loads what the adapter has written", gpu.load(self.memory.address + at, size) == pong, True)
+            data[at:at + size] = pong
+            if args.expect == "stay":
+                self.came_back([])
+        self.show_counters()
+        after = gpu.counters()
+        copies, copied = after["copies"] - before["copies"], after["copied_bytes"] - before["copied_bytes"]
+        print(f"# {turns} turns: {copies} copies of the copy engine, {copied} bytes")
+        if args.expect == "stay":
+            equal("copies", copies, 0)
+        elif args.expect == "ram" and not args.huge:
+            # The GPU gets a page each turn, but for the first, and the adapter takes it.
+            equal("copies", copies, 2 * turns - NPAGES)
+        equal("data is right", self.memory.map[:] == data, True)
         self.end()
 
     def test_last_write(self):

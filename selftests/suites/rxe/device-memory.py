@@ -568,16 +568,20 @@ class Tests:
         equal("pages were seen in RAM, at the peer, not present", [n > 0 for n in seen.values()], [True, args.expect == "stay", True])
         self.end()
 
-    def test_ping_pong(self):
-        """The GPU and the adapter take turns at the same pages. When one has left device memory, the program brings it back."""
+    def gpu(self):
+        """What can load and store as a shader would"""
         if not args.nouveau:
             raise Skipped("needs the model of a GPU")
         sys.path.append(os.path.join(os.path.dirname(__file__), "../nouveau"))
         from gpu import Gpu
         try:
-            gpu = Gpu(self.device.file)
+            return Gpu(self.device.file)
         except FileNotFoundError as error:
             raise Skipped(str(error)) from error
+
+    def test_ping_pong(self):
+        """The GPU and the adapter take turns at the same pages. When one has left device memory, the program brings it back."""
+        gpu = self.gpu()
         self.begin()
         rng, data, turns, size = random.Random(1), bytearray(self.data), 1000, 64
         before = gpu.counters()
@@ -607,6 +611,51 @@ class Tests:
         elif args.expect == "ram" and not args.huge:
             # The GPU gets a page each turn, but for the first, and the adapter takes it.
             equal("copies", copies, 2 * turns - NPAGES)
+        equal("data is right", self.memory.map[:] == data, True)
+        self.end()
+
+    def test_all_at_random(self):
+        """The CPU, the GPU and the adapter load and store, and pages move and go: each sees what was written last."""
+        gpu = self.gpu()
+        self.begin()
+        rng, data, size = random.Random(1), bytearray(self.data), 64
+        seen, late = {}, set()
+        for turn in range(1000):
+            page = rng.randrange(NPAGES)
+            at = page * PAGE + rng.randrange(0, PAGE, size)
+            place, new = slice(at, at + size), rng.randbytes(size)
+            who, store = rng.choice((("CPU", False), ("CPU", True)) + 3 * (("GPU", False), ("GPU", True), ("adapter", False), ("adapter", True)) +
+                                    2 * (("to device", False),) + (("gone", False),))
+            where = "RAM" if page in self.memory.in_ram() else "device"
+            seen[who, where] = seen.get((who, where), 0) + 1
+            if who == "to device":
+                self.device.migrate(self.memory.address, NPAGES)
+            elif who == "gone":
+                self.memory.map.madvise(mmap.MADV_DONTNEED, page * PAGE, PAGE)
+                data[page * PAGE:(page + 1) * PAGE] = bytes(PAGE)
+            elif who == "CPU":
+                equal(f"turn {turn}: the CPU sees it", self.memory.map[place] == data[place], True)
+                if store:
+                    self.memory.map[place] = data[place] = new
+            elif who == "adapter" and store:
+                self.plain.map[place] = data[place] = new
+                self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, at, size=size)
+                late.add(page)
+            else:
+                if who == "adapter" or page in late:
+                    # What the adapter has written has arrived when it can read it.
+                    self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, at, size=size)
+                    equal(f"turn {turn}: the adapter sees it", self.plain.map[place] == data[place], True)
+                    late.discard(page)
+                if who == "GPU" and store:
+                    gpu.store(self.memory.address + at, new)
+                    data[place] = new
+                elif who == "GPU":
+                    equal(f"turn {turn}: the GPU sees it", gpu.load(self.memory.address + at, size) == data[place], True)
+            if args.expect == "stay" and who in ("GPU", "adapter") and where == "device":
+                equal(f"turn {turn}: page {page} stays", page in self.memory.in_ram(), False)
+        self.show_counters()
+        print("#", *(f"{who} {where} {n}" for (who, where), n in sorted(seen.items())))
         equal("data is right", self.memory.map[:] == data, True)
         self.end()
 

@@ -110,8 +110,9 @@ class Nouveau:
         driver = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device/driver")
         if os.path.basename(driver) != "nouveau":
             raise OSError(f"{node}: not a device of nouveau")
-        # Where it may map its own on the GPU: addresses that nobody uses for something else, of 40 bits if it has a channel.
-        self.unmanaged = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_32BIT)
+        # Where it may map its own on the GPU: addresses that nobody uses for something else; a channel needs low ones (Python 3.13).
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_32BIT", 0)
+        self.unmanaged = mmap.mmap(-1, 64 << 20, flags=flags)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.unmanaged))
         try:
             fcntl.ioctl(self.file, SVM_INIT, SvmInit(unmanaged_addr=address, unmanaged_size=len(self.unmanaged)))
@@ -153,7 +154,8 @@ class Memory:
             self.map.madvise(mmap.MADV_HUGEPAGE)
             before = huge_bytes()
             self.map[::HUGE] = bytes(self.size // HUGE)
-            equal("bytes in huge pages", huge_bytes() - before, self.size)
+            # khugepaged may make more of them meanwhile, of what a test before has left.
+            equal("all of it is in huge pages", huge_bytes() - before >= self.size, True)
 
     def fill(self, seed):
         """Each page has other bytes, and no two words of a page are the same."""

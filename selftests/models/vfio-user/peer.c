@@ -6,7 +6,6 @@
  */
 #include "vfio_user.h"
 
-#include <errno.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>

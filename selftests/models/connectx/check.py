@@ -11,6 +11,8 @@ import os
 import re
 import struct
 import sys
+import tempfile
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -70,8 +72,8 @@ class Layouts:
 
 
 class Driver(client.Client):
-    def __init__(self, model, ifc, bus_master=True, memory=False, seed=1):
-        super().__init__([model, "-s", str(seed)] + ["-m"] * memory, bus_master)
+    def __init__(self, model, ifc, bus_master=True, memory=False, seed=1, peer=None):
+        super().__init__([model, "-s", str(seed)] + ["-m"] * memory + ["-p", peer] * bool(peer), bus_master)
         self.ifc, self.token, self.memory, self.taken = ifc, 1, memory, 0
         self.write(BAR0, 0x10, struct.pack(">I", 0))
         self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
@@ -371,6 +373,33 @@ def case_late(new, random):
         again.add(d.ram[0x201000:0x202000] != b"1" * 0x1000)
     assert late == again == {False, True}, (late, again)
     verdict(d, 0)
+
+
+def case_far(new, random):
+    """In a BAR of another model it reads at once, and writes late; where there is none it cannot go"""
+    far = bytearray(random.randbytes(0x3000))
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/peer"
+        threading.Thread(target=client.PeerEnd(path).answer, args=(NOWHERE, far), daemon=True).start()
+        d = new(peer=path)
+        key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x4000, ptag=[NOWHERE + (page << 12) | 3 for page in range(3)] + [0x200003])
+        assert d.door(1, key, 0x800, 0x3000) == DONE
+        assert b"".join(d.read(DOOR, 0x1000 + at, 0x800) for at in range(0, 0x3000, 0x800)) == far[0x800:] + d.ram[0x200000:0x200800]
+        old, data = bytes(far[:0x1800]), random.randbytes(0x1800)
+        for at in range(0, len(data), 0x800):
+            d.write(DOOR, 0x1000 + at, data[at:at + 0x800])
+        begin = time.monotonic()
+        assert d.door(2, key, 0, len(data)) == DONE
+        late = far[:0x1800] == old
+        assert late or time.monotonic() > begin + 0.04, "it arrived at once"
+        assert d.door(1, key, 0x2000, 8) == DONE and far[:0x1800] == data, "a read did not push it"
+        _, counters, _ = d.end()
+        assert (counters["peer_bytes_read"], counters["peer_bytes_written"]) == (0x2808, 0x1800), counters
+        for nobody in path, folder + "/nobody":
+            d = new(peer=nobody)
+            key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ptag=[NOWHERE + 0x3000 | 3, 0])
+            assert d.door(1, key, 0, 8) == d.door(2, key, 0, 8) == FAILED
+            verdict(d, 1, violations=1, iommu_faults=2)
 
 
 def case_posted(new, random):

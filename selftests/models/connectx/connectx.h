@@ -72,10 +72,17 @@ void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const
 bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write);
 /* All of these fail with an IOMMU fault. dma_ptr() gives *len bytes at most. */
 u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
-void dma_count(struct hca *h, u64 iova, u64 len, bool write);	/* for the statistics: payload */
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len);
 bool dma_write(struct hca *h, u64 iova, const void *from, u64 len);
+/* For the statistics: payload. */
+void dma_count(struct hca *h, bool peer, u64 len, bool write);
 bool dma_peer(struct hca *h, u64 iova);
+/*
+ * Is it in a BAR of another model? No pointer leads there. At most *len bytes can then be read by
+ * far_read(), or written by post_write().
+ */
+bool dma_far(struct hca *h, u64 iova, u64 *len);
+bool far_read(struct hca *h, u64 iova, void *to, u64 len);
 
 /*
  * Writes to peers arrive late. What pushes them is a read of a peer by this device, and the end of
@@ -87,9 +94,10 @@ bool dma_peer(struct hca *h, u64 iova);
 struct posted {
 	u64 iova, len;
 	u8 *data;
+	bool far;
 };
 
-void post_write(struct hca *h, u64 iova, const void *from, u64 len);
+void post_write(struct hca *h, u64 iova, const void *from, u64 len, bool far);
 void posted_push(struct hca *h);
 void posted_unmap(struct hca *h, u64 iova, u64 size);	/* this is about to go */
 bool posted_tick(struct hca *h);
@@ -373,6 +381,9 @@ struct hca {
 	struct stats stats;
 
 	struct vfio_user dev;
+	struct peer peer;
+	/* of what is in its BAR, what the operation in work needs at each end */
+	u8 far[2][PEER_MAX] __attribute__((aligned(8)));
 	u8 config[4096];
 
 	u64 cmdq;		/* address of the command queue */

@@ -8,7 +8,7 @@
 struct spot {
 	u8 *ptr;
 	u64 iova;
-	bool bus, peer;		/* reached by DMA, not in RAM */
+	bool bus, peer, far;	/* reached by DMA; not in RAM; ptr is only a copy */
 };
 
 /* Where byte number at of the end is, and how many follow it there. */
@@ -51,14 +51,18 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 		goto denied;
 	}
 	*n = to.len;
-	s->ptr = dma_ptr(h, to.iova, n, access & ACC_WRITE);
+	s->far = dma_far(h, to.iova, n);
+	if (!s->far)
+		s->ptr = dma_ptr(h, to.iova, n, access & ACC_WRITE);
+	else if (!(access & ACC_READ) || far_read(h, to.iova, h->far[e == &x->dst], *n))
+		s->ptr = h->far[e == &x->dst];
 	if (!s->ptr) {
 		x->why = "IOMMU fault";
 		goto denied;
 	}
 	s->iova = to.iova;
 	s->bus = true;
-	s->peer = dma_peer(h, to.iova);
+	s->peer = s->far || dma_peer(h, to.iova);
 	return OK;
 denied:
 	x->failed_dst = e == &x->dst;
@@ -100,9 +104,15 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 		      old == x->compare ? x->swap_add : old;
 	} while (!__atomic_compare_exchange_n((u64 *)remote.ptr, &old, new, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
-	memcpy(local.ptr, &old, 8);
-	dma_count(h, remote.iova, 8, true);
-	dma_count(h, local.iova, 8, true);
+	/* To another model a copy goes, which is as atomic as two requests on the bus. */
+	if (remote.far)
+		post_write(h, remote.iova, remote.ptr, 8, true);
+	if (local.far)
+		post_write(h, local.iova, &old, 8, true);
+	else
+		memcpy(local.ptr, &old, 8);
+	dma_count(h, remote.peer, 8, true);
+	dma_count(h, local.peer, 8, true);
 	x->done = 8;
 	return OK;
 }
@@ -129,13 +139,13 @@ enum result xfer_run(struct hca *h, struct xfer *x)
 		if (r != OK)
 			return r;
 		if (to.peer)
-			post_write(h, to.iova, from.ptr, n);
+			post_write(h, to.iova, from.ptr, n, to.far);
 		else
 			memmove(to.ptr, from.ptr, n);
 		if (from.bus)
-			dma_count(h, from.iova, n, false);
+			dma_count(h, from.peer, n, false);
 		if (to.bus)
-			dma_count(h, to.iova, n, true);
+			dma_count(h, to.peer, n, true);
 		x->done += n;
 		h->steps += n >> 12;
 		x->laps = 0;

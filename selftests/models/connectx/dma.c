@@ -10,43 +10,57 @@ static const struct dma_region *reach(struct hca *h, u64 iova, bool write)
 	return dma_region(&h->dev.dma, iova, write);
 }
 
+/* How many bytes from there on are in a BAR of another model. */
+static u64 far_room(struct hca *h, u64 iova)
+{
+	return peer_access(&h->peer, iova, NULL, 0, false);
+}
+
 bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write)
 {
 	while (len) {
 		const struct dma_region *r = reach(h, iova, write);
-		u64 n;
+		u64 n = r ? r->size - (iova - r->iova) : far_room(h, iova);
 
-		if (!r)
+		if (!n)
 			return false;
-		n = min(len, r->size - (iova - r->iova));
+		n = min(len, n);
 		iova += n;
 		len -= n;
 	}
 	return true;
 }
 
+static void fault(struct hca *h, u64 iova, bool write)
+{
+	h->stats.iommu_faults++;
+	note(h, "IOMMU fault: %s %#lx", write ? "write to" : "read of", iova);
+}
+
+static void master(struct hca *h)
+{
+	if (!(h->config[4] & 4))
+		violation(h, "DMA while the driver has not made the device bus master");
+}
+
 u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write)
 {
 	const struct dma_region *r = reach(h, iova, write);
 
-	if (!(h->config[4] & 4))
-		violation(h, "DMA while the driver has not made the device bus master");
+	master(h);
 	if (r && r->peer && !write)
 		posted_push(h);
 	if (!r) {
-		h->stats.iommu_faults++;
-		note(h, "IOMMU fault: %s %#lx", write ? "write to" : "read of", iova);
+		fault(h, iova, write);
 		return NULL;
 	}
 	*len = min(*len, r->size - (iova - r->iova));
 	return r->ptr + (iova - r->iova);
 }
 
-void dma_count(struct hca *h, u64 iova, u64 len, bool write)
+void dma_count(struct hca *h, bool peer, u64 len, bool write)
 {
-	const struct dma_region *r = reach(h, iova, write);
-
-	if (r && r->peer)
+	if (peer)
 		*(write ? &h->stats.peer_bytes_written : &h->stats.peer_bytes_read) += len;
 	else
 		*(write ? &h->stats.bytes_written : &h->stats.bytes_read) += len;
@@ -59,6 +73,25 @@ bool dma_peer(struct hca *h, u64 iova)
 	return r && r->peer;
 }
 
+bool dma_far(struct hca *h, u64 iova, u64 *len)
+{
+	u64 n = reach(h, iova, false) ? 0 : far_room(h, iova);
+
+	if (n)
+		*len = min(*len, min(n, PEER_MAX));
+	return n;
+}
+
+bool far_read(struct hca *h, u64 iova, void *to, u64 len)
+{
+	master(h);
+	posted_push(h);
+	if (peer_access(&h->peer, iova, to, len, false) >= len)
+		return true;
+	fault(h, iova, false);
+	return false;
+}
+
 /* ---- writes to peers that are under way ---- */
 
 void posted_push(struct hca *h)
@@ -66,7 +99,9 @@ void posted_push(struct hca *h)
 	for (u32 i = 0; i < h->nposted; i++) {
 		struct posted *p = &h->posted[i];
 
-		for (u64 at = 0, n; at < p->len; at += n) {
+		if (p->far && peer_access(&h->peer, p->iova, p->data, p->len, true) < p->len)
+			fault(h, p->iova, true);
+		for (u64 at = 0, n; !p->far && at < p->len; at += n) {
 			const struct dma_region *r = reach(h, p->iova + at, true);
 
 			n = 1;
@@ -80,14 +115,14 @@ void posted_push(struct hca *h)
 	h->nposted = 0;
 }
 
-void post_write(struct hca *h, u64 iova, const void *from, u64 len)
+void post_write(struct hca *h, u64 iova, const void *from, u64 len, bool far)
 {
 	struct posted *p;
 
 	if (h->nposted == MAX_POSTED)
 		posted_push(h);
 	p = &h->posted[h->nposted++];
-	*p = (struct posted){ iova, len, malloc(len) };
+	*p = (struct posted){ iova, len, malloc(len), far };
 	if (!p->data)
 		abort();
 	memcpy(p->data, from, len);

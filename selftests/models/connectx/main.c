@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: connectx [-m] [-r DIR] [-s SEED] [-v] SOCKET\n"
+	"usage: connectx [-m] [-p PEER] [-r DIR] [-s SEED] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a ConnectX-5 virtual\n"
 	"function for it.\n"
 	"  -m  has the memory scheme of page faults, too; the driver then selects it\n"
+	"  -p  a socket of the model of another device, which is asked for what is not in RAM\n"
 	"  -r  leaves what the driver and QEMU send in DIR: seeds for the fuzzers\n"
 	"  -s  of what it does at random; it says which one it took\n"
 	"  -v  prints each command and each change of the DMA map\n"
@@ -23,14 +24,17 @@ int main(int argc, char **argv)
 	static struct hca hca;
 	struct hca *h = &hca;
 	bool memory_scheme = false, verbose = false;
-	const char *record = NULL;
+	const char *record = NULL, *peer = NULL;
 	u64 seed = now();
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "mr:s:v")) != -1) {
+	while ((opt = getopt(argc, argv, "mp:r:s:v")) != -1) {
 		switch (opt) {
 		case 'm':
 			memory_scheme = true;
+			break;
+		case 'p':
+			peer = optarg;
 			break;
 		case 'r':
 			record = optarg;
@@ -54,6 +58,7 @@ int main(int argc, char **argv)
 	hca_init(h, memory_scheme);
 	h->verbose = verbose;
 	h->record = record;
+	h->peer.path = peer;
 	h->seed = seed;
 	note(h, "seed %lu", seed);
 	rc = vfio_user_serve(&h->dev, argv[optind]);

@@ -369,5 +369,6 @@ void hca_free(struct hca *h)
 		free(h->cap_max[i]);
 		free(h->cap_cur[i]);
 	}
+	peer_free(&h->peer);
 	vfio_user_free(&h->dev);
 }

@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -437,6 +438,29 @@ def case_posted_writes(new, random):
         d.write(BAR1, 0x10004, b"more")
         assert d.read(BAR1, 0x10004) == b"more" and there()
         verdict(d)
+
+
+def case_peer(new, random):
+    """The model of another device asks for BAR 1 by where the bus has it"""
+    at, size = 0x240000000, 256 << 20
+    with tempfile.TemporaryDirectory() as folder:
+        d = new("-l", folder + "/peer")
+        asker = client.PeerEnd(folder + "/asker")
+        access = lambda *args, **more: asker.access(folder + "/peer", *args, **more)
+        assert access(at + 0x10000, 4)[0] == 0, "where no BAR is"
+        d.write(CONFIG, 0x14, struct.pack("<Q", at | 0xc))
+        assert access(at - 1)[0] == access(at + size)[0] == 0, "beside the BAR"
+        assert access(at)[0] == size
+        data = random.randbytes(2000)
+        assert access(at + 0x10004, data=data)[0] == size - 0x10004
+        assert d.vram(DATA + 4, size=len(data)) == bytes(len(data)), "it was not posted"
+        assert access(at + 0x10004, len(data))[1] == data == d.vram(DATA + 4, size=len(data))
+        assert access(at + size - 2, data=b"lost")[0] == 2, "behind the end"
+        d.write(CONFIG, 4, struct.pack("<H", 4))
+        assert access(at + 0x10000, 4)[0] == 0, "memory is not decoded"
+        d.write(CONFIG, 4, struct.pack("<H", 6))
+        access(at + 0x8000, 4)
+        verdict(d, 1, bar_faults=1)
 
 
 def case_bar_fault(new, random):

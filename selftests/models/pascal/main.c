@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: pascal [-1] [-b MIB] [-p WHAT] [-v] SOCKET\n"
+	"usage: pascal [-1] [-b MIB] [-l PEER] [-p WHAT] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a GP100 with 2 GiB of\n"
 	"video memory for it.\n"
 	"  -1  has all engines on one runlist\n"
 	"  -b  size of BAR 1 in MiB, a power of two from 16 to 4096 (256)\n"
+	"  -l  also listens on this socket, for the model of a device that asks for BAR 1\n"
 	"  -p  what lets posted writes to BAR 1 arrive: \"flush\" (a read of BAR 1, or 0x070000),\n"
 	"      \"read\" (of BAR 1, nothing else), \"no\" (they are not posted) (flush)\n"
 	"  -v  prints each copy, invalidation, fault, and change of the DMA map\n"
@@ -30,10 +31,11 @@ int main(int argc, char **argv)
 	static struct gpu gpu;
 	static const char *const posted[] = { "no", "flush", "read" };
 	struct options o = { .vram = 2ULL << 30, .bar1 = 256ULL << 20, .posted = POSTED_FLUSH };
+	const char *peer = NULL;
 	struct gpu *g = &gpu;
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "1b:p:v")) != -1) {
+	while ((opt = getopt(argc, argv, "1b:l:p:v")) != -1) {
 		switch (opt) {
 		case '1':
 			o.one_runlist = true;
@@ -42,6 +44,9 @@ int main(int argc, char **argv)
 			o.bar1 = strtoull(optarg, NULL, 10) << 20;
 			if (o.bar1 < 16ULL << 20 || o.bar1 > 4ULL << 30 || o.bar1 & (o.bar1 - 1))
 				return wrong();
+			break;
+		case 'l':
+			peer = optarg;
 			break;
 		case 'p':
 			for (o.posted = 0; strcmp(posted[o.posted], optarg);)
@@ -60,6 +65,10 @@ int main(int argc, char **argv)
 	setvbuf(stderr, NULL, _IOLBF, 0);
 	if (gpu_init(g, &o)) {
 		perror("pascal");
+		return 2;
+	}
+	if (peer && !peer_listen(&g->dev, peer)) {
+		perror(peer);
 		return 2;
 	}
 	rc = vfio_user_serve(&g->dev, argv[optind]);

@@ -226,6 +226,7 @@ struct gpu {
 
 	struct vfio_user dev;
 	u8 config[4096];
+	u64 bar1;		/* where BAR 1 is: what was written to the register */
 	u8 bios[BIOS_SIZE];
 	u32 *regs;		/* BAR0_SIZE bytes: what plain registers hold */
 	u8 *seen;		/* unknown registers that were logged */

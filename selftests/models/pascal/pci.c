@@ -14,7 +14,9 @@
 
 enum { MIRROR = 0x88000, REARM = 0x88704 };
 
+#define MEMORY 2
 #define BUS_MASTER 4
+#define BAR1 0x14
 
 static void put(struct gpu *g, u32 at, u32 len, u64 val)
 {
@@ -157,7 +159,11 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 		door_write(g, off, bytes, len);
 		break;
 	case VFIO_CONFIG:
-		/* QEMU has the BARs and the MSI; of the rest only the command register matters. */
+		/* QEMU has the BARs and the MSI, and passes on what is written to them. */
+		for (u32 i = 0; i < len; i++)
+			if (off + i - BAR1 < sizeof(g->bar1))
+				((u8 *)&g->bar1)[off + i - BAR1] = bytes[i];
+		/* Of the rest only the command register matters. */
 		if (off > 4 || off + len <= 4)
 			break;
 		if (g->gone && bytes[4 - off] & ~g->config[4] & BUS_MASTER)
@@ -167,6 +173,25 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 	}
 }
 
+/* As QEMU does it: in parts of 8 bytes, each of which is posted by itself. */
+static u64 peer(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+	u64 off = addr - (g->bar1 & ~(g->opt.bar1 - 1)), room;
+
+	if (!(g->config[4] & MEMORY) || off >= g->opt.bar1)
+		return 0;
+	room = g->opt.bar1 - off;
+	for (u32 i = 0, n; len <= room && i < len; i += n) {
+		n = min(len - i, 8 - ((off + i) & 7));
+		if (write)
+			region_write(v, REGION_BAR1, off + i, (u8 *)buf + i, n);
+		else
+			region_read(v, REGION_BAR1, off + i, (u8 *)buf + i, n);
+	}
+	return room;
+}
+
 static void reset(struct vfio_user *v)
 {
 	struct gpu *g = container_of(v, struct gpu, dev);
@@ -174,6 +199,7 @@ static void reset(struct vfio_user *v)
 	debug(g, "reset");
 	restart(g);
 	g->config[4] = 0;
+	g->bar1 = 0;
 }
 
 static bool tick(struct vfio_user *v)
@@ -201,6 +227,7 @@ static const struct vfio_user_ops ops = {
 	.tick = tick,
 	.say = say,
 	.unmap = unmap,
+	.peer = peer,
 };
 
 const struct stats *stats(struct gpu *g)

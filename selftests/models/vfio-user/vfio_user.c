@@ -362,6 +362,7 @@ void vfio_user_init(struct vfio_user *v)
 {
 	for (int i = 0; i < VFIO_VECTORS; i++)
 		v->irq[i] = -1;
+	v->peer = -1;
 	/* An interrupt may be given a pipe, too, or a socket, of which the other end has gone. */
 	signal(SIGPIPE, SIG_IGN);
 }
@@ -370,6 +371,8 @@ void vfio_user_free(struct vfio_user *v)
 {
 	for (int i = 0; i < VFIO_VECTORS; i++)
 		irq_set(v, i, -1);
+	if (v->peer >= 0)
+		close(v->peer);
 	free(v->dma.map);
 }
 
@@ -383,7 +386,7 @@ int vfio_user_serve(struct vfio_user *v, const char *path)
 		return 2;
 	}
 	for (;;) {
-		struct pollfd p = { sock, POLLIN, 0 };
+		struct pollfd p[2] = { { sock, POLLIN, 0 }, { v->peer, POLLIN, 0 } };
 
 		if (v->ticking && now() >= tick) {
 			bool more;
@@ -393,9 +396,11 @@ int vfio_user_serve(struct vfio_user *v, const char *path)
 			v->ticking |= more;
 			tick = now() + TICK;
 		}
-		if (poll(&p, 1, v->ticking ? TICK : -1) == 0)
+		if (poll(p, ARRAY_SIZE(p), v->ticking ? TICK : -1) <= 0)
 			continue;
-		if (!vfio_user_message(v, sock))
+		if (p[1].revents)
+			peer_answer(v);
+		if (p[0].revents && !vfio_user_message(v, sock))
 			break;
 	}
 	close(sock);

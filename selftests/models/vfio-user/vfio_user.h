@@ -64,6 +64,11 @@ struct vfio_user_ops {
 	/* These two may be absent. Memory is about to be taken away; a message has come. */
 	void (*unmap)(struct vfio_user *v, u64 iova, u64 size);
 	void (*heard)(struct vfio_user *v, u16 command, bool files, const void *body, u32 len);
+	/*
+	 * With peer_listen(): another model asks for an access by bus address. How many bytes from
+	 * there on are in a BAR, 0 if none; if len of them are, it is done.
+	 */
+	u64 (*peer)(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write);
 };
 
 struct vfio_user {
@@ -77,6 +82,7 @@ struct vfio_user {
 	int irq[VFIO_VECTORS];
 	bool irq_pending[VFIO_VECTORS];
 	u64 interrupts;
+	int peer;		/* the socket of peer_listen() */
 };
 
 void vfio_user_init(struct vfio_user *v);
@@ -90,5 +96,26 @@ bool vfio_user_message(struct vfio_user *v, int sock);
 /* Waits for QEMU on this socket and serves it until it goes: 0, or 2. */
 int vfio_user_serve(struct vfio_user *v, const char *path);
 u64 now(void);		/* ms */
+
+/* ---- peer.c: DMA from one model to a BAR of another, which QEMU has no way for ---- */
+
+#define PEER_MAX 4096
+#define PEER_SECONDS 10
+
+struct peer {
+	const char *path;	/* of its socket, set by the model; NULL: there is no such peer */
+	int sock;		/* 0: not yet */
+	bool gone;
+};
+
+/* For others to ask. False: there can be no such socket. */
+bool peer_listen(struct vfio_user *v, const char *path);
+void peer_answer(struct vfio_user *v);
+/*
+ * Asks it for an access: as the function of its vfio_user_ops. 0, too, if there is no answer: then
+ * it is not asked again.
+ */
+u64 peer_access(struct peer *p, u64 addr, void *buf, u32 len, bool write);
+void peer_free(struct peer *p);
 
 #endif

@@ -127,6 +127,8 @@ qemu_command() {
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
 	# A busy host makes the guest miss the few ticks by which it checks its timer, and then it panics.
 	cmdline+=" no_timer_check"
+	# While the first clock is still jiffies, Linux 7.3's clocksource watchdog can wait for ever: MAINTAINERS-notes/ci.md.
+	cmdline+=" tsc=nowatchdog"
 	# What looks stuck to the kernel may be starved. The first two have a maximum.
 	cmdline+=" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300"
 	cmdline+=" sysctl.kernel.hung_task_timeout_secs=$((120 * slowdown)) kunit.timeout=$((300 * slowdown))"

@@ -168,13 +168,8 @@ class Memory:
         if args.huge:
             self.map.madvise(mmap.MADV_HUGEPAGE)
             self.map[::HUGE] = bytes(self.size // HUGE)
-<<<<<<< HEAD
             whole = self.address, self.address + self.size
             equal("addresses in huge pages", huge_pages(*whole), whole)
-=======
-            # khugepaged may make more of them meanwhile, of what a test before has left.
-            equal("all of it is in huge pages", huge_bytes() - before >= self.size, True)
->>>>>>> 6e5553328484df1a3f86ae26824f54218186e0f8
 
     def fill(self, seed):
         """Each page has other bytes, and no two words of a page are the same."""

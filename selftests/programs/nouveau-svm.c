@@ -695,6 +695,140 @@ TEST_F(unbind, copy_back_fails)
 	ASSERT_TRUE(driver(self, "bind"));
 }
 
+/* ---- the GPU sleeps ---- */
+
+/* A file of sysfs, of which the first line is read or set. %s: the GPU */
+static bool sysfs(FIXTURE_DATA(unbind) *self, const char *format, char *line, size_t size)
+{
+	bool write = !size;
+	char path[128];
+	FILE *f;
+	bool ok;
+
+	snprintf(path, sizeof(path), format, self->bdf);
+	f = fopen(path, write ? "w" : "r");
+	if (!f)
+		return false;
+	ok = write ? fputs(line, f) >= 0 : !!fgets(line, size, f);
+	ok &= !fclose(f);
+	if (!write)
+		line[strcspn(line, "\n")] = 0;
+	return ok;
+}
+
+static bool set(FIXTURE_DATA(unbind) *self, const char *format, char *value)
+{
+	return sysfs(self, format, value, 0);
+}
+
+#define POWER "/sys/bus/pci/devices/%s/power/"
+
+/* Suspend to idle, which ends when all devices are suspended. */
+static bool machine_sleeps(FIXTURE_DATA(unbind) *self)
+{
+	return set(self, "/sys/module/suspend/parameters/pm_test_delay", "0") &&
+	       set(self, "/sys/power/pm_test", "devices") &&
+	       set(self, "/sys/power/state", "freeze");
+}
+
+static bool gpu_is(FIXTURE_DATA(unbind) *self, const char *state)
+{
+	char line[32];
+
+	for (int i = 0; i < 1000; i++) {
+		if (sysfs(self, POWER "runtime_status", line, sizeof(line)) && !strcmp(line, state))
+			return true;
+		pause_ms(20);
+	}
+	return false;
+}
+
+FIXTURE(sleep)
+{
+	FIXTURE_DATA(unbind) on;
+};
+
+FIXTURE_SETUP(sleep)
+{
+	FIXTURE_DATA(unbind) *on = &self->on;
+
+	ASSERT_TRUE(open_gpu(&on->gpu));
+	ASSERT_TRUE(find(on));
+	ASSERT_TRUE(set(on, POWER "control", "on"));
+	on->huge = map(HUGE, MADV_HUGEPAGE);
+	ASSERT_NE(on->huge, MAP_FAILED);
+	fill(on->huge, HUGE, 2);
+}
+
+FIXTURE_TEARDOWN(sleep)
+{
+	ASSERT_TRUE(set(&self->on, POWER "control", "on"));
+	close_gpu(_metadata, &self->on.gpu);
+}
+
+/* Small pages and a huge one are in VRAM. */
+static void fill_vram(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
+{
+	ASSERT_EQ(to_vram(on->gpu.drm, on->gpu.mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(to_vram(on->gpu.drm, on->huge, HUGE), 0);
+	ASSERT_EQ(pages_in_vram(on->gpu.mem, NPAGES), NPAGES);
+	ASSERT_EQ(pages_in_vram(on->huge, 512), 512);
+}
+
+/* All of it has left VRAM and is right, and the GPU can have it again. */
+static void after_sleep(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
+{
+	struct gpu *g = &on->gpu;
+
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(pages_in_vram(on->huge, 512), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(on->huge, HUGE, 2), 0);
+	fill_vram(_metadata, on);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(on->huge, HUGE, 2), 0);
+}
+
+TEST_F(sleep, machine)
+{
+	fill_vram(_metadata, &self->on);
+	ASSERT_TRUE(machine_sleeps(&self->on));
+	after_sleep(_metadata, &self->on);
+}
+
+/* The device sleeps when it has been idle, and wakes up for an ioctl, not for a page fault. */
+TEST_F(sleep, device)
+{
+	FIXTURE_DATA(unbind) *on = &self->on;
+
+	fill_vram(_metadata, on);
+	ASSERT_TRUE(set(on, POWER "autosuspend_delay_ms", "100"));
+	ASSERT_TRUE(set(on, POWER "control", "auto"));
+	ASSERT_TRUE(gpu_is(on, "suspended"));
+	EXPECT_EQ(pages_in_vram(on->gpu.mem, NPAGES), 0);
+	EXPECT_EQ(wrong(on->gpu.mem, NPAGES * PAGE, 1), 0);
+	EXPECT_TRUE(gpu_is(on, "suspended"));
+	ASSERT_TRUE(set(on, POWER "control", "on"));
+	ASSERT_TRUE(gpu_is(on, "active"));
+	after_sleep(_metadata, on);
+}
+
+/* If the copy engine fails, nothing sleeps, and the pages are where they were. */
+TEST_F(sleep, copy_fails)
+{
+	FIXTURE_DATA(unbind) *on = &self->on;
+	struct gpu *g = &on->gpu;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	put(g->door, DOOR_FAIL, 1);
+	EXPECT_FALSE(machine_sleeps(on));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	ASSERT_TRUE(driver(on, "unbind"));
+	ASSERT_TRUE(driver(on, "bind"));
+}
+
 /* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */
 
 #define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */
@@ -860,6 +994,31 @@ TEST_F(peer, unbind)
 	EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 6), 0);
 	EXPECT_EQ(wrong(g->mem, PAGE, 1), 0);
 	ASSERT_TRUE(driver(&driver_of, "bind"));
+}
+
+/* The machine sleeps: the peer has nothing more. Then it has the memory where that is now. */
+TEST_F(peer, machine_sleeps)
+{
+	struct gpu *g = &self->gpu;
+	FIXTURE_DATA(unbind) driver_of = { .gpu = *g };
+	char *huge = map(HUGE, MADV_HUGEPAGE);
+	uint32_t buf[128];
+
+	ASSERT_NE(huge, MAP_FAILED);
+	fill(huge, HUGE, 2);
+	ASSERT_TRUE(find(&driver_of));
+	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+		ASSERT_EQ(to_vram(g->drm, huge, HUGE), 0);
+		ASSERT_EQ(edu_fault(self, g->mem, NPAGES * PAGE), 0);
+		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), NPAGES);
+		ASSERT_EQ(edu_dma(self, g->mem + PAGE, buf, sizeof(buf), 0), 0);
+		EXPECT_EQ(buf[1], pattern(PAGE / 4 + 1, 1));
+		ASSERT_TRUE(machine_sleeps(&driver_of));
+		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), 0);
+		EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	}
 }
 
 /* Memory is freed with writes of the peer on their way: they miss who has it next. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * PROM: a VBIOS made of as little as nouveau accepts. It has no code and no settings.
+ * PROM: a VBIOS made of as little as nouveau accepts. It has no settings, and the code that it has
+ * does nothing: see pmu.c.
  *
  * Source: the PCI firmware specification (header, PCIR); NVIDIA open-gpu-doc, BIOS-Information-
  * Table (BIT, its tokens i, I, P, p). Inferred from nouveau: how long each part must be at least
@@ -10,7 +11,16 @@
 
 #define PROM 0x300000
 
-enum { PCIR = 0x40, BIT_AT = 0x100, RAMMAP = 0x400, PMU = 0x440 };
+enum {
+	PCIR = 0x40, BIT_AT = 0x100, INIT = 0x240, RAMMAP = 0x400, PMU = 0x440,
+	DEVINIT = 0x500, TABLES = 0x800, SCRIPTS = 0x840,
+};
+
+/* Where the parts of devinit are in the memories of the PMU, and how long they are. */
+enum {
+	CODE = DEVINIT + 0x30, CODE_LEN = 0x200, START = 0x100, DATA = CODE + CODE_LEN, DATA_LEN = 0x40,
+	ARGS = 0x20, TABLES_TO = 0x400, SCRIPTS_TO = 0x600, PART_LEN = 0x40,
+};
 
 static void put(struct gpu *g, u32 at, u32 len, u64 val)
 {
@@ -26,7 +36,7 @@ void bios_init(struct gpu *g)
 		u16 len, at;
 	} token[] = {
 		{ 'i', 2, 0x40, 0x200 },	/* version */
-		{ 'I', 1, 0x1c, 0x240 },	/* init scripts: none */
+		{ 'I', 1, 0x1c, INIT },		/* init scripts: for the PMU */
 		{ 'P', 2, 0x40, 0x280 },	/* performance: only the memory map */
 		{ 'p', 2, 0x04, 0x2c0 },	/* firmware of the PMU */
 	};
@@ -61,10 +71,34 @@ void bios_init(struct gpu *g)
 	put(g, 0x2c0, 4, PMU);
 	put(g, PMU, 4, 0x01060401);		/* version, header, length and number of entries */
 	put(g, PMU + 4, 1, 4);			/* devinit */
-	put(g, PMU + 6, 4, 0x500);
+	put(g, PMU + 6, 4, DEVINIT);
+	/* Code in two parts, the first of 0x100 bytes; then data. */
+	put(g, DEVINIT + 0x08, 4, START);
+	put(g, DEVINIT + 0x1c, 4, 0x100);
+	put(g, DEVINIT + 0x20, 4, CODE_LEN - 0x100);
+	put(g, DEVINIT + 0x24, 4, CODE_LEN);
+	put(g, DEVINIT + 0x2c, 4, DATA_LEN);
+	for (u32 i = 0; i < CODE_LEN; i++)
+		g->bios[CODE + i] = i * 7 + 1;
+	put(g, DATA + 0x08, 4, ARGS);
+	put(g, DATA + ARGS + 0x08, 4, TABLES_TO);
+	put(g, DATA + ARGS + 0x10, 4, SCRIPTS_TO);
+	put(g, INIT + 0x14, 4, TABLES | PART_LEN << 16);
+	put(g, INIT + 0x18, 4, SCRIPTS | PART_LEN << 16);
+	for (u32 i = 0; i < 2 * PART_LEN; i++)
+		g->bios[TABLES + i] = i * 11 + 3;
 	for (u32 i = 0; i < BIOS_SIZE; i++)
 		sum += g->bios[i];
 	g->bios[BIOS_SIZE - 1] -= sum;
+}
+
+/* Is all of it in the memories of the PMU, and is it started where it begins? */
+bool bios_devinit(struct gpu *g, u32 from)
+{
+	return from == START && !memcmp(g->imem, g->bios + CODE, CODE_LEN) &&
+	       !memcmp(g->dmem, g->bios + DATA, DATA_LEN) &&
+	       !memcmp(g->dmem + TABLES_TO, g->bios + TABLES, PART_LEN) &&
+	       !memcmp(g->dmem + SCRIPTS_TO, g->bios + SCRIPTS, PART_LEN);
 }
 
 bool bios_read(struct gpu *g, u32 at, u32 *val)

@@ -620,6 +620,50 @@ def case_off_the_bus(new, random):
     verdict(d)
 
 
+def case_sleep(new, random):
+    """After D3 the registers are as after power on, and VRAM is there after devinit"""
+    def sleep(d):
+        d.vram(DATA, b"before")
+        d.write(CONFIG, 0x64, b"\3\0")
+        d.write(CONFIG, 0x64, b"\0\0")
+
+    def devinit(d, spoilt=()):
+        """As the driver does it. spoilt: words that get lost, by the address of the port and by number"""
+        def load(control, data, to, at, size):
+            d.wr(control, 1 << 24 | to)
+            for i in range(0, size, 4):
+                d.wr(data, d.rd(0x300000 + at + i) if (control, to + i) not in spoilt else 0)
+
+        word = lambda at: d.rd(0x300000 + at)
+        head = word(word(0x2c0) + 6 & ~3) >> 16 | (word(word(0x2c0) + 6 + 3 & ~3) & 0xffff) << 16
+        load(0x10a180, 0x10a184, 0, head + 0x30, word(head + 0x1c))
+        load(0x10a180, 0x10a184, word(head + 0x1c), head + 0x30 + word(head + 0x1c), word(head + 0x20))
+        load(0x10a1c0, 0x10a1c4, word(head + 0x28), head + 0x30 + word(head + 0x24), word(head + 0x2c))
+        for offset, table in ((8, 0x254), (16, 0x258)):
+            d.wr(0x10a1c0, word(head + 0x0c) + 8)
+            d.wr(0x10a1c0, d.rd(0x10a1c4) + offset)
+            load(0x10a1c0, 0x10a1c4, d.rd(0x10a1c4), word(table) & 0xffff, word(table) >> 16)
+        d.wr(0x10a040, 0x5000)
+        d.wr(0x10a104, word(head + 8))
+        d.wr(0x10a100, 2)
+        return bool(d.rd(0x10a040) & 0x2000)
+
+    d = new()
+    sleep(d)
+    assert d.rd(0x1704) == 0 and d.rd(0x2240c) == 0 and devinit(d) and d.rd(0x2240c) == 2
+    assert d.vram(DATA, size=6) == bytes(6)
+    verdict(d)
+    d = new()
+    sleep(d)
+    d.vram(DATA, size=4)
+    verdict(d, 1, violations=1)
+    for lost in (0x10a180, 0), (0x10a180, 0x1fc), (0x10a1c0, 0x400), (0x10a1c0, 0x63c):
+        d = new()
+        sleep(d)
+        assert not devinit(d, [lost])
+        verdict(d, 1, violations=1)
+
+
 def case_unknown(new, random):
     """Registers and methods that nobody has looked at, each access counted"""
     d = new()

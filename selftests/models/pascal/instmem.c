@@ -11,6 +11,8 @@
 
 static bool in_vram(struct gpu *g, u64 addr, u64 len)
 {
+	if (!g->regs[DEVINIT_HAS_RUN / 4])
+		violation(g, "access to VRAM before devinit");
 	return addr <= g->opt.vram && len <= g->opt.vram - addr;
 }
 

@@ -54,13 +54,15 @@ typedef bool read_fn(struct gpu *g, u32 at, u32 *val);
 typedef bool write_fn(struct gpu *g, u32 at, u32 val);
 
 read_fn pmc_read, timer_read, bios_read, pramin_read, mmu_read, bar_read, fault_read, fifo_read,
-	fecs_read, pci_read, plain_read;
+	fecs_read, pci_read, pmu_read, plain_read;
 write_fn pmc_write, timer_write, pramin_write, mmu_write, bar_write, fault_write, fifo_write,
-	fecs_write, pci_write, plain_write;
+	fecs_write, pci_write, pmu_write, plain_write;
 
 u32 bar0_read(struct gpu *g, u32 at);
 void bar0_write(struct gpu *g, u32 at, u32 val);
 void plain_reset(struct gpu *g);
+
+#define DEVINIT_HAS_RUN 0x02240c
 
 /* ---- pmc.c ---- */
 
@@ -76,6 +78,8 @@ bool timer_tick(struct gpu *g);
 /* ---- bios.c ---- */
 
 void bios_init(struct gpu *g);
+/* May the PMU start here? */
+bool bios_devinit(struct gpu *g, u32 from);
 
 /* ---- mmu.c ---- */
 
@@ -231,6 +235,7 @@ struct gpu {
 	u32 *regs;		/* BAR0_SIZE bytes: what plain registers hold */
 	u8 *seen;		/* unknown registers that were logged */
 	u8 *vram;
+	u8 imem[1024], dmem[4096];	/* code and data of the PMU */
 
 	u32 intr_enabled[2];
 	bool msi_armed;

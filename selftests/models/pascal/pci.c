@@ -17,6 +17,8 @@ enum { MIRROR = 0x88000, REARM = 0x88704 };
 #define MEMORY 2
 #define BUS_MASTER 4
 #define BAR1 0x14
+#define PMCSR 0x64	/* power management */
+#define D3 3
 
 static void put(struct gpu *g, u32 at, u32 len, u64 val)
 {
@@ -37,8 +39,10 @@ static void config_init(struct gpu *g)
 	put(g, 0x24, 4, 0x0);		/* BAR 5: back door */
 	put(g, 0x2c, 2, 0x10de);
 	put(g, 0x2e, 2, 0x118f);
-	put(g, 0x34, 1, 0x68);
+	put(g, 0x34, 1, 0x60);
 	put(g, 0x3d, 1, 1);
+	put(g, 0x60, 2, 0x6801);	/* power management, next: 0x68 */
+	put(g, 0x62, 2, 0x0003);	/* version 3; what the device holds is lost in D3 */
 	put(g, 0x68, 2, 0x7805);	/* MSI, next: 0x78 */
 	put(g, 0x6a, 2, 0x0080);	/* 64-bit addresses, one vector */
 	put(g, 0x78, 2, 0x0010);	/* PCI Express */
@@ -76,6 +80,8 @@ static void restart(struct gpu *g)
 {
 	memset(g->regs, 0, BAR0_SIZE);
 	memset(g->intr_enabled, 0, sizeof(g->intr_enabled));
+	memset(g->imem, 0, sizeof(g->imem));
+	memset(g->dmem, 0, sizeof(g->dmem));
 	g->msi_armed = true;
 	g->nposted = 0;
 	plain_reset(g);
@@ -83,6 +89,18 @@ static void restart(struct gpu *g)
 	fault_reset(g);
 	fifo_reset(g);
 	door_reset(g);
+}
+
+/* After D3 nothing is as it was, and VRAM has to be set up before it can be used. */
+static void power(struct gpu *g, u8 state)
+{
+	if ((g->config[PMCSR] & D3) == D3 && !(state & D3)) {
+		debug(g, "wakes up");
+		restart(g);
+		madvise(g->vram, g->opt.vram, MADV_REMOVE);
+		g->regs[DEVINIT_HAS_RUN / 4] = 0;
+	}
+	g->config[PMCSR] = state & D3;
 }
 
 /* ---- what vfio_user.c asks for ---- */
@@ -163,6 +181,8 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 		for (u32 i = 0; i < len; i++)
 			if (off + i - BAR1 < sizeof(g->bar1))
 				((u8 *)&g->bar1)[off + i - BAR1] = bytes[i];
+		if (off <= PMCSR && off + len > PMCSR)
+			power(g, bytes[PMCSR - off]);
 		/* Of the rest only the command register matters. */
 		if (off > 4 || off + len <= 4)
 			break;
@@ -199,6 +219,7 @@ static void reset(struct vfio_user *v)
 	debug(g, "reset");
 	restart(g);
 	g->config[4] = 0;
+	g->config[PMCSR] = 0;
 	g->bar1 = 0;
 }
 

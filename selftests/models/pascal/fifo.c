@@ -5,7 +5,8 @@
  * Source: NVIDIA open-gpu-doc, classes/host/clc06f.h (entries of the GPFIFO, headers and methods of
  * push buffers). Inferred from nouveau: the registers and runlists (nvkm/engine/fifo/gk104.c,
  * gp100.c, nvkm/subdev/top/gk104.c), the instance block (gm107.c, gk110.c), GP_GET and GP_PUT in
- * USERD. Inferred without a source: that copy engines have runlists of their own, from 1 on.
+ * USERD. Inferred without a source: that copy engines have runlists of their own, from 1 on, and where
+ * in the instance block the objects of a channel are remembered while it is not bound.
  *
  * Each doorbell runs its channel until it is idle, has to wait, or its turn is over; those that
  * wait are looked at again every few milliseconds.
@@ -23,7 +24,10 @@ enum {
 
 enum { INTR_FAULT = BIT(28), INTR_RUNLIST = BIT(30), INTR_NONSTALL = BIT(31) };
 enum { UNIT_HOST0 = 6, CLIENT_HOST = 6 };
-enum { INST_USERD = 0x08, INST_GPFIFO = 0x48, INST_PDB = 0x200, GP_GET = 0x88, GP_PUT = 0x8c };
+enum {
+	INST_USERD = 0x08, INST_GPFIFO = 0x48, INST_OBJECTS = 0x180, INST_PDB = 0x200,
+	GP_GET = 0x88, GP_PUT = 0x8c,
+};
 
 /* ---- channels ---- */
 
@@ -118,6 +122,7 @@ static enum step method(struct gpu *g, u32 chid, u32 subc, u32 method, u32 val)
 	switch (method) {
 	case 0x00:		/* SET_OBJECT */
 		c->class[subc] = val;
+		vram_write(g, chan_inst(g, chid) + INST_OBJECTS + subc * 4, val);
 		if (c->class[subc] != CE_CLASS)
 			return unknown_method(g, chid, subc, method, val);
 		return DONE;
@@ -286,6 +291,8 @@ static void bind(struct gpu *g, u32 chid, u32 val)
 	*c = (struct chan){ .listed = c->listed, .runlist = c->runlist };
 	door_unbind(g, chid);
 	g->regs[(CHANNEL + chid * 8) / 4] = val;
+	for (u32 i = 0; i < 8 && chan_bound(g, chid); i++)
+		c->class[i] = vram_read(g, chan_inst(g, chid) + INST_OBJECTS + i * 4);
 }
 
 static void enable(struct gpu *g, u32 chid, u32 val)

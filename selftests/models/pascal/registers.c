@@ -70,6 +70,7 @@ static const struct plain {
 	{ 0x04014c, PBDMAS, 0x2000, HOLDS, 0, "PBDMA.INTR_EN_1" },
 	{ 0x070004, 1, 4, CONSTANT, 0, "invalidate system memory in the L2: done at once" },
 	{ 0x070010, 1, 4, CONSTANT, 0, "flush the L2: done at once" },
+	{ 0x088488, 1, 4, HOLDS, 0, "nv: HDA controller, bit 25 is set" },
 	{ 0x100c10, 1, 4, HOLDS, 0, "PFFB: page for flushes" },
 	{ 0x100c14, 1, 4, HOLDS, 0, "nv: PFFB, bit 18 is cleared" },
 	{ 0x100cc4, 1, 4, HOLDS, 0, "nv: PFFB, size of the MMU's debug pages" },

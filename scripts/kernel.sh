@@ -193,6 +193,8 @@ guest_modules() {
 	} | sha256sum | cut -c 1-16)
 	[ "$id" != "$(cat "$dest/guest-modules.stamp" 2>/dev/null)" ] || return 0
 	step "$kernel: building selftests/modules"
+	# Out of the tree, kbuild does not notice another configuration.
+	rm -rf "$BUILD/modules/$kernel"
 	kmake M="$sources" MO="$BUILD/modules/$kernel" modules
 	kmake M="$sources" MO="$BUILD/modules/$kernel" INSTALL_MOD_PATH="$dest/modules" INSTALL_MOD_STRIP=1 modules_install
 	echo "$id" >"$dest/guest-modules.stamp"

@@ -748,16 +748,19 @@ FIXTURE(sleep)
 	FIXTURE_DATA(unbind) on;
 };
 
-FIXTURE_SETUP(sleep)
+static void stay_awake(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
 {
-	FIXTURE_DATA(unbind) *on = &self->on;
-
 	ASSERT_TRUE(open_gpu(&on->gpu));
 	ASSERT_TRUE(find(on));
 	ASSERT_TRUE(set(on, POWER "control", "on"));
 	on->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(on->huge, MAP_FAILED);
 	fill(on->huge, HUGE, 2);
+}
+
+FIXTURE_SETUP(sleep)
+{
+	stay_awake(_metadata, &self->on);
 }
 
 FIXTURE_TEARDOWN(sleep)
@@ -827,6 +830,54 @@ TEST_F(sleep, copy_fails)
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	ASSERT_TRUE(driver(on, "unbind"));
 	ASSERT_TRUE(driver(on, "bind"));
+}
+
+/* A channel that has no time for a fence within 15 s: nothing sleeps, and all works as before. */
+FIXTURE(sleepless)
+{
+	FIXTURE_DATA(unbind) on;
+};
+
+FIXTURE_SETUP(sleepless)
+{
+	stay_awake(_metadata, &self->on);
+	put(self->on.gpu.door, DOOR_DELAY, 15500);
+}
+
+FIXTURE_TEARDOWN(sleepless)
+{
+	struct gpu *g = &self->on.gpu;
+
+	put(g->door, DOOR_DELAY, 0);
+	ASSERT_TRUE(set(&self->on, POWER "control", "on"));
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
+	fill_vram(_metadata, &self->on);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(self->on.huge, HUGE, 2), 0);
+	close_gpu(_metadata, g);
+}
+
+TEST_F_TIMEOUT(sleepless, machine, 200)
+{
+	EXPECT_FALSE(machine_sleeps(&self->on));
+}
+
+TEST_F_TIMEOUT(sleepless, device, 200)
+{
+	FIXTURE_DATA(unbind) *on = &self->on;
+	char status[32] = "";
+
+	ASSERT_TRUE(set(on, POWER "autosuspend_delay_ms", "100"));
+	ASSERT_TRUE(set(on, POWER "control", "auto"));
+	EXPECT_TRUE(gpu_is(on, "suspending"));
+	for (int i = 0; i < 6000; i++) {
+		if (!sysfs(on, POWER "runtime_status", status, sizeof(status)) ||
+		    strcmp(status, "suspending"))
+			break;
+		pause_ms(20);
+	}
+	EXPECT_STREQ(status, "active");
 }
 
 /* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */

@@ -215,7 +215,7 @@ static enum step run(struct gpu *g, u32 chid)
 			return DONE;
 		if (g->delay_ms && !c->due)
 			c->due = now() + g->delay_ms;
-		if (now() < c->due)
+		if (g->delay_ms && now() < c->due)
 			return WAIT;
 		s = segment(g, chid);
 		if (s != DONE)

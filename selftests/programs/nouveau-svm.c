@@ -503,6 +503,58 @@ TEST_F(svm, parallel)
 	}
 }
 
+static void *submit(void *arg)
+{
+	struct gpu *g = arg;
+	struct drm_nouveau_gem_new n = {
+		.info = { .size = PAGE,
+			  .domain = NOUVEAU_GEM_DOMAIN_VRAM | NOUVEAU_GEM_DOMAIN_GART },
+	};
+	struct drm_nouveau_gem_pushbuf_bo bo = {
+		.read_domains = NOUVEAU_GEM_DOMAIN_GART,
+		.valid_domains = NOUVEAU_GEM_DOMAIN_GART,
+	};
+	struct drm_nouveau_gem_pushbuf_push push = { .length = 16 };
+	struct drm_nouveau_gem_pushbuf p = {
+		.channel = g->channel,
+		.nr_buffers = 1,
+		.buffers = (uintptr_t)&bo,
+		.nr_push = 1,
+		.push = (uintptr_t)&push,
+		.vram_available = NOUVEAU_GEM_PUSHBUF_SYNC,
+	};
+
+	if (ioctl(g->drm, DRM_IOCTL_NOUVEAU_GEM_NEW, &n))
+		return "GEM_NEW";
+	bo.handle = n.info.handle;
+	return ioctl(g->drm, DRM_IOCTL_NOUVEAU_GEM_PUSHBUF, &p) ? "GEM_PUSHBUF" : NULL;
+}
+
+/*
+ * A buffer leaves VRAM by a copy that has to wait. Memory of the process does not wait for it, in
+ * either direction.
+ */
+TEST_F(svm, beside_buffers)
+{
+	struct gpu *g = &self->gpu;
+	struct stats before = stats(g->door), after;
+	pthread_t thread;
+	void *failed;
+
+	put(g->door, DOOR_HOLD, HOLD_VIRTUAL);
+	ASSERT_EQ(pthread_create(&thread, NULL, submit, g), 0);
+	pause_ms(500);
+	EXPECT_EQ(stats(g->door).copies, before.copies);
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	after = stats(g->door);
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, &failed), 0);
+	EXPECT_STREQ(failed, NULL);
+	EXPECT_GT(stats(g->door).copies, after.copies);
+}
+
 #define CRUMBS	(256UL << 20)
 
 static struct {

@@ -152,10 +152,11 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 	struct mmu_fault f;
 	enum access how;
 
-	if (g->hold && !g->release)
-		return WAIT;
-	if (g->hold)
+	if (g->hold && (g->hold != HOLD_VIRTUAL || !(in.physical || out.physical))) {
+		if (!g->release)
+			return WAIT;
 		g->release--;
+	}
 	g->stats.copies++;
 	debug(g, "copy: channel %u %#x from %#lx to %#lx, %lu x %lu", chid, l, in.addr, out.addr,
 	      len, lines);

@@ -539,6 +539,15 @@ def case_held_copies(new, random):
     assert d.semaphore() == 1
     d.knob("HOLD", 0)
     assert d.semaphore() == 2
+    d.knob("HOLD", 2)
+    d.copy(DATA, DATA + 0x1000, 16, semaphore=3)
+    assert d.semaphore() == 3
+    for offset in 0, 0x1000:
+        d.pte(0, VA + offset, DATA + offset >> 4 | V)
+    d.copy(VA, VA + 0x1000, 16, semaphore=4, physical=(False, False))
+    assert d.semaphore() == 3
+    d.knob("HOLD", 0)
+    assert d.semaphore() == 4
     verdict(d)
 
 

@@ -15,11 +15,14 @@ unexport BUILD PATCHES MAILS
 # Progress counts from here.
 export STARTED := $(shell date +%s)
 
-.PHONY: all test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
 
 all: kernel-core ## the main job: build, boot each topology, print the table
 	@scripts/run.sh
+
+demo: kernel-normal ## a GPU and an adapter, without and with the feature: a table
+	@scripts/run.sh demo
 
 test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
@@ -95,7 +98,7 @@ deps:
 topology: ## a picture of each topology: results/topology, selftests/pictures (needs graphviz)
 	@scripts/topology.py
 
-report: ## the results of the last make or make test as a page: results/report/index.html
+report: ## the results of the last make, make demo or make test as a page: results/report/index.html
 	@scripts/report.py
 
 check-scripts: ## shellcheck, shfmt, sorted fragments, pictures up to date

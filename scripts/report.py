@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Write the results of the last `make` or `make test` as one page.
+"""Write the results of the last `make`, `make demo` or `make test` as one page.
 
 usage: report.py [RESULTS]
 
@@ -135,6 +135,22 @@ class Page:
                          f'{say or "<br/>The suite table has no figures for it in these runs."}</figcaption></figure>'))
         return '<h2>Topologies</h2>\n<div class="cards">' + "\n".join(card for _, card in sorted(cards, key=lambda card: card[0])) + "</div>" if cards else ""
 
+    def demo(self):
+        rows = []
+        for run, test in [(run, test) for run in self.runs for test in run["tests"]]:
+            for line in re.findall("^ *# demo-table (.*)$", test.get("log", ""), re.M):
+                row = dict(field.split("=", 1) for field in line.split())
+                kind = test["status"].lower()
+                rows.append([text(run["topology"]), self.log(run, text(" ".join([run["kernel"], *run["command"].split()[1:]]))),
+                             *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")), text(f'{row["vram"]} of {row["pages"]}'),
+                             *(text(row[key]) for key in ("migrated", "copied", "data")),
+                             f'<span class="{kind}">{MARKS[kind]} {"yes" if kind == "pass" else "NO"}</span>'])
+        return ("<h2>GPU and adapter</h2>\n<p>A GPU and an RDMA adapter take turns at the same pages. P2P bytes are those that the adapter reached "
+                "in video memory (VRAM). Migrated pages went to RAM, and the program moved them back for the next turn of the GPU. The copy "
+                "engine of the GPU copied the bytes both ways. Without the P2P flag the kernel does what it does today.</p>"
+                + table(["topology", "run", "P2P flag", "turns", "RDMA operations", "P2P bytes", "pages in VRAM", "pages migrated", "bytes copied",
+                         "data", "as demanded"], rows)) if rows else ""
+
     def matrix(self):
         suites = sorted({run["suite"] for run in self.runs})
         names = sorted({run["topology"] for run in self.runs})
@@ -208,7 +224,7 @@ class Page:
         return "<h2>What was run</h2>\n" + table(["", "what"], [row for row in rows if row[1]]).replace(' data-what="what"', "")
 
     def write(self):
-        parts = [self.top(), self.failed(), self.topologies(), self.matrix(), self.skipped(), self.same(), self.bench(), self.what()]
+        parts = [self.top(), self.failed(), self.topologies(), self.demo(), self.matrix(), self.skipped(), self.same(), self.bench(), self.what()]
         folder = self.results / "report"
         folder.mkdir(exist_ok=True)
         (folder / "index.html").write_text(

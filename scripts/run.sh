@@ -6,47 +6,71 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [TOPOLOGIES="..."] run.sh
+usage: [TOPOLOGIES="..."] run.sh [demo]
 
 Runs the suite "table" (selftests/suites/table) on the kernel "normal" and prints
-one line per topology and exporter.
+one line per topology and exporter. With "demo" it runs what the file
+selftests/suites/e2e/demo lists: a GPU and an adapter take turns at the same pages.
+One line per topology and access flag says how many pages and bytes were moved.
 
 exit: 0 each line is as the file of its topology (selftests/topologies) demands;
 otherwise as test.sh.
 EOF
 }
+case ${1:-} in
+demo)
+	shift
+	suite=e2e list=demo tests='^    (not )?ok ' nothing='-|-|-|-|-|-|-|-'
+	heading='TOPOLOGY|P2P FLAG|TURNS|RDMA OPS|P2P BYTES|IN VRAM|MIGRATED|BYTES COPIED|DATA|AS DEMANDED'
+	format='%-17s  %-8s  %5s  %8s  %9s  %7s  %8s  %12s  %-8s  %s\n'
+	cells='function cells() {
+		if (v["flag"] == "") return nothing
+		return v["flag"] "|" v["turns"] "|" v["ops"] "|" v["p2p"] "|" v["vram"] "/" v["pages"] "|" v["migrated"] "|" v["copied"] "|" v["data"]
+	}'
+	;;
+*)
+	suite=table list=runs tests='^(not )?ok ' nothing='-|-|-|-'
+	heading='TOPOLOGY|VERDICT|P2P|MIGRATED|DATA|AS DEMANDED'
+	format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'
+	cells='function cells() {
+		say["bus"] = "bus address"; say["bridge"] = "through host bridge"; say["none"] = "not supported"
+		if (v["verdict"] == "") return "no PCI devices: tests skip|||"
+		return say[v["verdict"]] "|" v["p2p"] "|" v["migrated"] "|" (v["verified"] == "yes" ? "verified" : "WRONG")
+	}'
+	;;
+esac
 no_arguments "$@"
 
 rc=0
-"$TOP/scripts/test.sh" table "${TOPOLOGIES:-}" >/dev/null || rc=$?
+LIST=$list "$TOP/scripts/test.sh" "$suite" "${TOPOLOGIES:-}" >/dev/null || rc=$?
 [ $rc -le "$EX_FAIL" ] || exit $rc
 
-format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'
-# shellcheck disable=SC2059
-printf "$format" TOPOLOGY VERDICT P2P MIGRATED DATA 'AS DEMANDED'
-sed 's/#.*//; /^$/d' "$TOP/selftests/suites/table/runs" | while read -r kernel topology; do
+line() { # CELLS, with | between them
+	local words
+	IFS='|' read -r -a words <<<"$1"
+	# shellcheck disable=SC2059
+	printf "$format" "${words[@]}"
+}
+line "$heading"
+table=$(sed 's/#.*//; /^$/d' "$TOP/selftests/suites/$suite/$list" | while read -r kernel topology args; do
 	[ -z "${TOPOLOGIES:-}" ] || [[ " $TOPOLOGIES " == *" $topology "* ]] || continue
-	dir=$(results_dir "$kernel" "$topology" table "")
+	dir=$(results_dir "$kernel" "$topology" "$suite" "$args")
 	[ -f "$dir/results.json" ] || {
-		# shellcheck disable=SC2059
-		printf "$format" "$topology" - - - - 'NO, could not run'
+		line "$topology|$nothing|NO, could not run"
 		continue
 	}
 	# A result line follows the line of numbers it judges.
-	awk -v topology="$topology" -v format="$format" '
-		function row(verdict, p2p, migrated, data, good) {
-			printf format, topology, verdict, p2p, migrated, data, good
-			topology = ""; rows++
+	awk -v topology="$topology" -v nothing="$nothing" -v tests="$tests" "$cells"'
+		function row(said, good) {
+			print topology "|" said "|" good
+			split("", v); rows++
 		}
-		BEGIN { say["bus"] = "bus address"; say["bridge"] = "through host bridge"; say["none"] = "not supported" }
-		/^# p2p-table / { for (i = 3; i <= NF; i++) { split($i, f, "="); v[f[1]] = f[2] } }
-		/^# no devices/ { v["verdict"] = "" }
-		/^(not )?ok / {
-			good = $1 == "ok" ? "yes" : "NO"
-			if (v["verdict"] == "") row("no PCI devices: tests skip", "", "", "", good)
-			else row(say[v["verdict"]], v["p2p"], v["migrated"], v["verified"] == "yes" ? "verified" : "WRONG", good)
-		}
-		END { if (!rows) row("-", "-", "-", "-", "NO") }' "$dir/ktap"
+		$1 == "#" && $2 ~ /-table$/ { for (i = 3; i <= NF; i++) { split($i, f, "="); v[f[1]] = f[2] } }
+		$0 ~ tests { row(cells(), $1 == "ok" && cells() != nothing ? "yes" : "NO") }
+		END { if (!rows) row(nothing, "NO") }' "$dir/ktap" | while IFS= read -r row; do line "$row"; done
 	grep -h ' exit ' "$dir/conclusion.txt" || true
-done
+done)
+echo "$table"
+# A test that passes and says no numbers is wrong, too.
+[ $rc -ne 0 ] || [[ $table != *' NO'* ]] || rc=$EX_FAIL
 exit $rc

@@ -6,7 +6,7 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [KERNELS="..."] [JOBS=n] [LIST=soak [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
+usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
 Runs all suites in selftests/suites, or the named ones. With TOPOLOGY or KERNELS,
 only guest runs with these topologies and kernels. JOBS guests run at the same time
@@ -22,6 +22,7 @@ A suite is a folder with
   run       the program that the guest runs with these arguments; prints KTAP
   soak      for LIST=soak: runs that take too long for runs; a line
             "host ARGUMENTS" runs the program host
+  demo      for LIST=demo: the runs of "make demo"
   host      a program that prints KTAP on the host
   may-skip  tests that may skip; see that of the suite hmm
   same      tests that must have the same result on two kernels; see the suite hmm

@@ -787,7 +787,7 @@ static bool gpu_is(FIXTURE_DATA(unbind) *self, const char *state)
 {
 	char line[32];
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 6000; i++) {
 		if (sysfs(self, POWER "runtime_status", line, sizeof(line)) && !strcmp(line, state))
 			return true;
 		pause_ms(20);
@@ -846,7 +846,8 @@ static void after_sleep(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) 
 	EXPECT_EQ(wrong(on->huge, HUGE, 2), 0);
 }
 
-TEST_F(sleep, machine)
+/* The driver saves its objects in VRAM word by word. That takes long on the model. */
+TEST_F_TIMEOUT(sleep, machine, 200)
 {
 	fill_vram(_metadata, &self->on);
 	ASSERT_TRUE(machine_sleeps(&self->on));
@@ -854,7 +855,7 @@ TEST_F(sleep, machine)
 }
 
 /* The device sleeps when it has been idle, and wakes up for an ioctl, not for a page fault. */
-TEST_F(sleep, device)
+TEST_F_TIMEOUT(sleep, device, 200)
 {
 	FIXTURE_DATA(unbind) *on = &self->on;
 
@@ -1100,7 +1101,7 @@ TEST_F(peer, unbind)
 }
 
 /* The machine sleeps: the peer has nothing more. Then it has the memory where that is now. */
-TEST_F(peer, machine_sleeps)
+TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 {
 	struct gpu *g = &self->gpu;
 	FIXTURE_DATA(unbind) driver_of = { .gpu = *g };
@@ -1118,8 +1119,9 @@ TEST_F(peer, machine_sleeps)
 		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), NPAGES);
 		ASSERT_EQ(edu_dma(self, g->mem + PAGE, buf, sizeof(buf), 0), 0);
 		EXPECT_EQ(buf[1], pattern(PAGE / 4 + 1, 1));
-		ASSERT_TRUE(machine_sleeps(&driver_of));
-		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), 0);
+		if (!i)
+			ASSERT_TRUE(machine_sleeps(&driver_of));
+		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), i ? NPAGES : 0);
 		EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	}
 }

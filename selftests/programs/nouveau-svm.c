@@ -531,18 +531,20 @@ static void *submit(void *arg)
 }
 
 /*
- * A buffer leaves VRAM by a copy that has to wait. Memory of the process does not wait for it, in
- * either direction.
+ * A buffer of another client leaves VRAM by a copy that has to wait. Memory of the process does not
+ * wait for it, in either direction.
  */
 TEST_F(svm, beside_buffers)
 {
-	struct gpu *g = &self->gpu;
+	struct gpu *g = &self->gpu, other;
 	struct stats before = stats(g->door), after;
 	pthread_t thread;
 	const char *result = NULL;
 
+	ASSERT_TRUE(open_files(&other));
+	ASSERT_EQ(open_channel(&other), 0);
 	put(g->door, DOOR_HOLD, HOLD_VIRTUAL);
-	ASSERT_EQ(pthread_create(&thread, NULL, submit, g), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, submit, &other), 0);
 	pause_ms(500);
 	EXPECT_EQ(stats(g->door).copies, before.copies);
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
@@ -553,6 +555,7 @@ TEST_F(svm, beside_buffers)
 	ASSERT_EQ(pthread_join(thread, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
 	EXPECT_GT(stats(g->door).copies, after.copies);
+	close(other.drm);
 }
 
 #define CRUMBS	(256UL << 20)

@@ -5,8 +5,8 @@
  * Source: NVIDIA open-gpu-doc, classes/host/clc06f.h (entries of the GPFIFO, headers and methods of
  * push buffers). Inferred from nouveau: the registers and runlists (nvkm/engine/fifo/gk104.c,
  * gp100.c, nvkm/subdev/top/gk104.c), the instance block (gm107.c, gk110.c), GP_GET and GP_PUT in
- * USERD. Inferred without a source: that copy engines have runlists of their own, from 1 on, and where
- * in the instance block the objects of a channel are remembered while it is not bound.
+ * USERD. Inferred without a source: that copy engines have runlists of their own, from 1 on, and
+ * where in the instance block the objects of a channel are remembered while it is not bound.
  *
  * Each doorbell runs its channel until it is idle, has to wait, or its turn is over; those that
  * wait are looked at again every few milliseconds.

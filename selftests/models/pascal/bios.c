@@ -19,7 +19,8 @@ enum {
 /* Where the parts of devinit are in the memories of the PMU, and how long they are. */
 enum {
 	CODE = DEVINIT + 0x30, CODE_LEN = 0x200, START = 0x100,
-	DATA = CODE + CODE_LEN, DATA_LEN = 0x40, ARGS = 0x20, TABLES_TO = 0x400, SCRIPTS_TO = 0x600, PART_LEN = 0x40,
+	DATA = CODE + CODE_LEN, DATA_LEN = 0x40, ARGS = 0x20,
+	TABLES_TO = 0x400, SCRIPTS_TO = 0x600, PART_LEN = 0x40,
 };
 
 static void put(struct gpu *g, u32 at, u32 len, u64 val)

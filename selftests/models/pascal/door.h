@@ -19,7 +19,7 @@ enum {
 	DOOR_FLAGS = 0x18,	/* answer of DOOR_WALK */
 	DOOR_ADDR = 0x20,	/* the same, 64 bits */
 	/* Knobs, in the page of the first client. */
-	DOOR_HOLD = 0x100,	/* 1: copies wait; HOLD_VIRTUAL: those without a physical address do */
+	DOOR_HOLD = 0x100,	/* 1: copies wait; HOLD_VIRTUAL: those of TTM alone */
 	DOOR_RELEASE = 0x104,	/* so many of them go on */
 	DOOR_DELAY = 0x108,	/* channels begin so many ms late */
 	DOOR_SLOW = 0x10c,	/* an invalidation takes so many ms */
@@ -33,7 +33,7 @@ enum {
 	DOOR_DATA = 0x1000,
 };
 
-#define HOLD_VIRTUAL 2
+#define HOLD_VIRTUAL 2	/* no physical address is in the copy */
 
 enum door_op {
 	DOOR_LOAD = 1,

@@ -798,6 +798,19 @@ static bool gpu_is(FIXTURE_DATA(unbind) *self, const char *state)
 	return false;
 }
 
+/* If the copy engine fails, nothing sleeps, and the pages are where they were. */
+TEST_F(unbind, copy_before_sleep_fails)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	put(g->door, DOOR_FAIL, 1);
+	EXPECT_FALSE(machine_sleeps(self));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
 FIXTURE(sleep)
 {
 	FIXTURE_DATA(unbind) on;
@@ -872,20 +885,6 @@ TEST_F_TIMEOUT(sleep, device, 200)
 	ASSERT_TRUE(set(on, POWER "control", "on"));
 	ASSERT_TRUE(gpu_is(on, "active"));
 	after_sleep(_metadata, on);
-}
-
-/* If the copy engine fails, nothing sleeps, and the pages are where they were. */
-TEST_F(sleep, copy_fails)
-{
-	FIXTURE_DATA(unbind) *on = &self->on;
-	struct gpu *g = &on->gpu;
-
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
-	put(g->door, DOOR_FAIL, 1);
-	EXPECT_FALSE(machine_sleeps(on));
-	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
-	ASSERT_TRUE(driver(on, "unbind"));
-	ASSERT_TRUE(driver(on, "bind"));
 }
 
 /* A channel that has no time for a fence within 15 s: nothing sleeps, and all works as before. */

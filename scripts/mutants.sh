@@ -165,7 +165,7 @@ build() {
 run_tests() {
 	local rc=0
 	attend env BUILD="$work" BOOT_TIMEOUT="${BOOT_TIMEOUT:-30}" TEST_TIMEOUT="${TEST_TIMEOUT:-120}" \
-		SILENCE_TIMEOUT="${SILENCE_TIMEOUT:-30}" \
+		SILENCE_TIMEOUT="${SILENCE_TIMEOUT:-120}" \
 		"$TOP/scripts/vm.sh" run -q -o "$1" "$3" "$4" "/suites/$2/run" "${@:5}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
 	[ -f "$1/results.json" ] || {
 		cat "$tmp/run.log" >&2

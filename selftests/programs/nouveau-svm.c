@@ -541,6 +541,8 @@ TEST_F(svm, beside_buffers)
 	pthread_t thread;
 	const char *result = NULL;
 
+	if (!access("/sys/class/iommu/dmar0", F_OK))
+		SKIP(return, "an IOMMU unmaps the buffer before the driver does");
 	ASSERT_TRUE(open_files(&other));
 	ASSERT_EQ(open_channel(&other), 0);
 	put(g->door, DOOR_HOLD, HOLD_VIRTUAL);

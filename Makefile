@@ -16,7 +16,7 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
-.PHONY: kernel-core kernel-normal kernel-debug kernel-kcsan kernel-unpatched
+.PHONY: kernel-core kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 all: kernel-core ## the main job: build, boot each topology, print the table
 	@scripts/run.sh
@@ -24,7 +24,7 @@ all: kernel-core ## the main job: build, boot each topology, print the table
 demo: kernel-normal ## a GPU and an adapter, without and with the feature: a table
 	@scripts/run.sh demo
 
-test: kernel-normal kernel-debug kernel-unpatched ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
+test: kernel-normal kernel-debug ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 check: tree ## is it ready for review? CHECKS="form gcc ..." or CHECKS=fast
@@ -49,7 +49,7 @@ bench-compare: ## the last `make bench` against the one before, or FILE=raw.json
 soak: ## what takes too long for CI; goes on where it was stopped (FRESH=1: from the beginning)
 	@$(MAKE) -k mutants soak-runs
 
-soak-runs: kernel-normal kernel-debug kernel-kcsan
+soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
@@ -70,7 +70,7 @@ tree: base ## build/tree: the base with the series, one commit per patch
 export: ## the commits of build/tree back to patches/
 	@scripts/export.sh
 
-kernels: kernel-normal kernel-debug kernel-unpatched ## all three kernels
+kernels: kernel-normal kernel-debug ## the kernels of make test
 
 # What the table needs of the kernel normal.
 kernel-core: tree
@@ -82,7 +82,10 @@ kernel-normal: tree
 kernel-debug: tree
 	@scripts/kernel.sh build debug
 
-# Only for soak.
+# Only for soak, both.
+kernel-debug-gpu: tree
+	@scripts/kernel.sh build debug-gpu
+
 kernel-kcsan: tree
 	@scripts/kernel.sh build kcsan
 

@@ -3,13 +3,12 @@
 """What runs of the suite cost say together.
 
 usage: bench.py read OUT RUN...      the counts of these folders, into a file
-       bench.py others OLD NEW       two of these folders, of the base and of the patches: callers without the flag pay little
        bench.py report FILE DIR      DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
        bench.py judge FILE           the bars alone, passed or missed
        bench.py compare OLD NEW      what has changed between two files
 
 A count is the least that was measured in a boot, for an interrupt only adds to it, and then the median of the boots.
-others prints KTAP. exit: 1 if a bar is missed (others, report, judge), or a count is off by more than 0.1 %, of what waits 1 % (compare).
+exit: 1 if a bar is missed (report, judge), or a count is off by more than 0.1 %, of what waits 1 % (compare).
 """
 
 import json
@@ -90,22 +89,6 @@ def counted(file):
 
 def may_take(case):
     return next((n for pattern, n in MAY_TAKE_OF.items() if re.fullmatch(pattern, case)), MAY_TAKE)
-
-
-def others(old, new):
-    """As KTAP."""
-    a, b = costs(old), costs(new)
-    names = [n for n in a if not re.fullmatch(NOT_JUDGED, n)]
-    print(f"KTAP version 1\n1..{len(names)}")
-    rc = 0
-    for number, name in enumerate(names, 1):
-        before = min(a[name][1])
-        after = min(b[name][1]) if name in b else None
-        good = after is not None and after <= before * may_take(name)
-        rc = rc if good else FAIL
-        print(f"# {name}: {before:.0f} instructions for {a[name][0]} pages, now {'none' if after is None else format(after, '.0f')}")
-        print(f"{'' if good else 'not '}ok {number} {name}")
-    return rc if names else FAIL
 
 
 def per_page(value):
@@ -613,8 +596,6 @@ def compare(old, new):
 def main(args):
     if args[:1] == ["read"] and len(args) >= 3:
         return read(args[1], args[2:])
-    if args[:1] == ["others"] and len(args) == 3:
-        return others(*args[1:])
     if args[:1] == ["report"] and len(args) == 3:
         return report(*args[1:])
     if args[:1] == ["judge"] and len(args) == 2:

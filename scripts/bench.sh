@@ -7,7 +7,6 @@ set -euo pipefail
 usage() {
 	cat <<'END'
 usage: [BOOTS=n] [JOBS=n] bench.sh [GROUP...]
-       bench.sh --others
        bench.sh --compare [FILE]
 
 Runs the groups of selftests/programs/hmm-bench.c on the kernels and topologies that
@@ -18,8 +17,6 @@ Writes to results/bench: table.md, cover.txt for the cover letter, plots, raw.js
 with every sample and the QEMU command of each boot, previous.json (raw.json of the
 run before), and runs/ with one folder per boot.
 
-  --others   one boot each, and only callers that do not ask for aliases; prints
-             KTAP, for the suite cost of `make test`
   --compare  compare with previous.json, or with FILE
 
 The counts depend on the compiler, but not on the load or speed of the host.
@@ -65,20 +62,6 @@ case ${1:-} in
 --help)
 	usage
 	exit 0
-	;;
---others)
-	dirs=()
-	for kernel in unpatched normal; do
-		dir=$(results_dir "$kernel" none cost others)
-		rm -rf "$dir"
-		measure "$dir" "$kernel" none others >&2 || {
-			printf 'KTAP version 1\n1..1\n# %s\nnot ok 1 %s\n' "$(cat "$dir/conclusion.txt")" "$kernel"
-			exit "$EX_FAIL"
-		}
-		dirs+=("$dir")
-	done
-	"$TOP/scripts/bench.py" others "${dirs[@]}"
-	exit
 	;;
 --compare)
 	[ -f "$out/raw.json" ] || die "no $out/raw.json: run 'make bench' first"

@@ -28,6 +28,44 @@ FIXTURE_TEARDOWN(svm)
 	close_gpu(_metadata, &self->gpu);
 }
 
+#define CHUNK	(256UL << 20)	/* what the driver takes of VRAM at a time */
+
+/* Chunks of device memory that the driver has. */
+static int chunks(void)
+{
+	FILE *f = fopen("/proc/iomem", "r");
+	char line[128];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += !!strstr(line, "nouveau_dmem");
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/*
+ * As many small pages as a chunk has fit in one. This test comes first: what huge pages leave
+ * behind serves small ones, too.
+ */
+TEST_F(svm, whole_chunk)
+{
+	char *mem = map(CHUNK, MADV_NOHUGEPAGE);
+	int before;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	/* What has no page table moves as huge pages, whatever the advice. */
+	for (size_t i = 0; i < CHUNK; i += HUGE)
+		mem[i] = 1;
+	/* Others may have a chunk of huge pages. */
+	ASSERT_EQ(to_vram(self->gpu.drm, mem, PAGE), 0);
+	before = chunks();
+	EXPECT_GE(before, 1);
+	ASSERT_EQ(to_vram(self->gpu.drm, mem, CHUNK), 0);
+	EXPECT_EQ(pages_in_vram(mem, CHUNK / PAGE), CHUNK / PAGE);
+	EXPECT_EQ(chunks(), before);
+}
+
 /* It moves to VRAM by the copy engine, and comes back when the CPU touches it. */
 TEST_F(svm, there_and_back)
 {
@@ -748,7 +786,53 @@ TEST_F(unbind, copy_back_fails)
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_TRUE(WIFSIGNALED(status));
 	EXPECT_EQ(WTERMSIG(status), SIGBUS);
+	EXPECT_TRUE(in_vram(g->mem));
 	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
+static void *unbind(void *self)
+{
+	return driver(self, "unbind") ? "done" : "failed";
+}
+
+/*
+ * The driver goes while a CPU fault holds the page. The copy of the fault fails, and the page stays
+ * with this process, which does not use it: the driver has to come back for it.
+ */
+TEST_F_TIMEOUT(unbind, page_in_use, 60)
+{
+	struct gpu *g = &self->gpu;
+	struct timespec end;
+	const char *result = NULL;
+	pthread_t thread;
+	int status;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g->drm, g->mem, PAGE), 0);
+	put(g->door, DOOR_FAIL, 1);
+	put(g->door, DOOR_HOLD, 1);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		close(g->drm);
+		_exit(*(volatile uint32_t *)g->mem == pattern(0, 1));
+	}
+	pause_ms(500);
+	ASSERT_EQ(pthread_create(&thread, NULL, unbind, self), 0);
+	pause_ms(1000);
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 20;
+	EXPECT_EQ(pthread_timedjoin_np(thread, (void **)&result, &end), 0);
+	if (!result) {
+		/* It waits for this. */
+		munmap(g->mem, PAGE);
+		pthread_join(thread, (void **)&result);
+	}
+	EXPECT_STREQ(result, "done");
 	ASSERT_TRUE(driver(self, "bind"));
 }
 

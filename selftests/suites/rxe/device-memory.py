@@ -116,8 +116,8 @@ class Nouveau:
     def __init__(self, node):
         self.file = open(node, "r+b", buffering=0)
         number = os.fstat(self.file.fileno()).st_rdev
-        driver = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device/driver")
-        if os.path.basename(driver) != "nouveau":
+        self.pci = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device")
+        if os.path.basename(os.path.realpath(f"{self.pci}/driver")) != "nouveau":
             raise OSError(f"{node}: not a device of nouveau")
         # Where it may map its own on the GPU: addresses that nobody uses for something else; a channel needs low ones (Python 3.13).
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_32BIT", 0)
@@ -158,6 +158,17 @@ def huge_pages(start, end):
     return region[0], region[1]
 
 
+def entries(address, npages):
+    """What the page table has"""
+    with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+        return memoryview(os.pread(pagemap.fileno(), npages * 8, address // PAGE * 8)).cast("Q")
+
+
+def in_ram(address, npages):
+    """Pages that are not in device memory"""
+    return [page for page, entry in enumerate(entries(address, npages)) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
+
+
 class Memory:
     """Pages of this process, which can go to device memory."""
 
@@ -183,13 +194,10 @@ class Memory:
         if args.expect != "any":
             equal("pages that did not go to device memory", self.in_ram(), [])
 
-    def entries(self):
-        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-            return memoryview(os.pread(pagemap.fileno(), NPAGES * 8, self.address // PAGE * 8)).cast("Q")
 
     def in_ram(self):
         """Pages that are not in device memory."""
-        return [page for page, entry in enumerate(self.entries()) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
+        return in_ram(self.address, NPAGES)
 
 
 class Bar:
@@ -567,7 +575,7 @@ class Tests:
                 equal("data is right", door.read(self.mr.rkey, self.memory.address + at, PAGE) == data[at:at + PAGE], True)
             # With a translation the adapter loses those of its block of eight.
             move(1)
-            for page, entry in enumerate(self.memory.entries()):
+            for page, entry in enumerate(entries(self.memory.address, NPAGES)):
                 address = door.where(self.mr.rkey, self.memory.address + page * PAGE)
                 if address is None:
                     seen["not present"] += 1
@@ -659,6 +667,89 @@ class Tests:
     def test_ping_pong_not_asked(self):
         """The same as it is without these patches"""
         self.take_turns(ODP)
+
+    def test_windows(self):
+        """More huge pages than there are windows in BAR1: those without one migrate. A window whose page is gone serves another."""
+        self.gpu()
+        count = 16
+        with open(f"{self.device.pci}/p2pmem/size") as size:
+            windows = min(int(size.read()) // HUGE, count) if args.expect == "stay" else 0
+        memory = mmap.mmap(-1, (count + 1) * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        first = -start % HUGE
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        plain = Memory(self.device)
+        mr = self.link.region(start + first, count * HUGE, ODP | P2P)
+        plain_mr = self.link.region(plain.address, plain.size, 0)
+
+        def read(block, seed):
+            """Does the page that the adapter reads stay?"""
+            at = block * HUGE + 3 * PAGE
+            self.link.rdma(op.IBV_WR_RDMA_READ, plain_mr, mr, 0, at)
+            stays = not in_ram(start + first + at, 1)
+            equal(f"data of block {block} is right", plain.map[:PAGE], bytes((seed, block)) * (PAGE // 2))
+            return stays
+
+        def fill(block, seed):
+            at = first + block * HUGE
+            memory[at + 3 * PAGE:at + 4 * PAGE] = bytes((seed, block)) * (PAGE // 2)
+            self.device.migrate(start + at, HUGE // PAGE)
+            equal(f"pages of block {block} that did not go to device memory", in_ram(start + at, HUGE // PAGE), [])
+
+        for block in range(count):
+            fill(block, 1)
+        equal("pages that stay", sum(read(block, 1) for block in range(count)), windows)
+        for block in range(count):
+            memory.madvise(mmap.MADV_DONTNEED, first + block * HUGE, HUGE)
+        for block in range(count):
+            fill(block, 2)
+            equal(f"block {block} stays", read(block, 2), windows > 0)
+            memory.madvise(mmap.MADV_DONTNEED, first + block * HUGE, HUGE)
+        mr.close()
+        plain_mr.close()
+
+    def test_gpu_unbound(self):
+        """The GPU's driver goes: the adapter finds the pages in RAM. It comes back, and they can go to VRAM again."""
+        if not args.nouveau:
+            raise Skipped("needs a GPU")
+        self.begin()
+        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
+        self.used()
+        self.memory.to_device()
+        # The driver would crash if it was unbound while a file is open: MAINTAINERS-notes/nouveau.md
+        self.device.file.close()
+        driver, name = "/sys/bus/pci/drivers/nouveau", os.path.basename(self.device.pci)
+        with open(f"{driver}/unbind", "w") as unbind:
+            unbind.write(name)
+        equal("pages in RAM", self.memory.in_ram(), list(range(NPAGES)))
+        self.plain.fill(3)
+        self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
+        equal("data is right", self.plain.map[:] == self.other, True)
+        with open(f"{driver}/bind", "w") as bind:
+            bind.write(name)
+        self.memory.device = self.device = device_memory()
+        data = self.memory.fill(4)
+        self.memory.to_device()
+        self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
+        self.used()
+        equal("data is right", self.plain.map[:] == data, True)
+        self.end()
+
+    def test_killed(self):
+        """A process that is killed while GPU and adapter use its memory leaves nothing behind."""
+        self.gpu()
+        door = self.door()
+        before = door.counters()["completions"]
+        child = subprocess.Popen((sys.executable, __file__, *sys.argv[1:len(sys.argv) - len(args.test)], "all_at_random"),
+                                 stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while door.counters()["completions"] < before + 20 and child.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        child.kill()
+        equal("the process ended by signal", -child.wait(), 9)
+        show = subprocess.run(("rdma", "-j", "resource", "show", "mr"), stdout=subprocess.PIPE, check=True)
+        equal("regions that it left", [mr for mr in json.loads(show.stdout or "[]") if mr.get("pid") == child.pid], [])
+        self.test_rdma_read()
 
     def test_all_at_random(self):
         """The CPU, the GPU and the adapter load and store, and pages move and go: each sees what was written last."""

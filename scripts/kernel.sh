@@ -8,6 +8,7 @@ usage() {
 	cat <<'END'
 usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
        kernel.sh core KERNEL...
+       kernel.sh again KERNEL DIR FILE...
 
 build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp};
 nothing when source, configuration and compiler are those of the stamp. The whole
@@ -15,6 +16,9 @@ log is in build/kernels/KERNEL.log. `unpatched` is built from build/base, the
 others from build/tree as it stands; with the guest's own modules,
 selftests/modules.
 core: only what `make` boots, bzImage and test_hmm. A later build goes on from there.
+again: for mutants.sh. The FILEs of the source tree (none: selftests/modules) were
+edited after the last build. DIR becomes a copy of build/kernels/KERNEL with only those
+parts built again that come from the FILEs: a module, bzImage or the selftests.
 END
 }
 
@@ -29,6 +33,10 @@ core_modules=(lib/test_hmm.ko)
 verb=${1:-}
 case $verb in
 build | core) [ $# -ge 2 ] || {
+	usage >&2
+	exit "$EX_USAGE"
+} ;;
+again) [ $# -ge 3 ] || {
 	usage >&2
 	exit "$EX_USAGE"
 } ;;
@@ -124,8 +132,8 @@ up_to_date() {
 	step "$kernel: up to date"
 }
 
-# make_kernel KERNEL: all of it, or the core (see usage).
-make_kernel() {
+# paths KERNEL
+paths() {
 	kernel=$1
 	src=$BUILD/tree
 	[ "$kernel" != unpatched ] || src=$BUILD/base
@@ -134,7 +142,11 @@ make_kernel() {
 	log=$BUILD/kernels/$kernel.log
 	[ -d "$src/.git" ] || die "no $src: run make tree"
 	export CCACHE_BASEDIR=$src
+}
 
+# make_kernel KERNEL: all of it, or the core (see usage).
+make_kernel() {
+	paths "$1"
 	# Who needs no build does not wait for that of another kernel, nor for one that waits for it.
 	lock 7 "$BUILD/kernels/.$kernel.lock"
 	! up_to_date || return 0
@@ -184,6 +196,68 @@ make_kernel() {
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
 }
 
+# modules_of OBJECT: those that it is part of; none: it is part of bzImage
+modules_of() {
+	local dir=$1
+	while [[ $dir == */* ]]; do
+		dir=${dir%/*}
+		(cd "$out" && grep -lxF -e "$1" "$dir"/*.mod 2>/dev/null | sed 's/[.]mod$/.ko/') || true
+	done
+}
+
+# again DIR FILE...: see usage. What make built before for another edit is left out: only what it builds now is copied.
+again() {
+	local to=$1 file found ko whole='' image='' programs='' modules=()
+	shift
+	{ [ -f "$out/Module.symvers" ] && grep -qx "parts all" "$dest/stamp" 2>/dev/null; } || die "$kernel: kernel.sh build comes first"
+	lock 7 "$BUILD/kernels/.$kernel.lock"
+	: >"$log"
+	rm -rf "$to"
+	mkdir -p "${to%/*}"
+	tmp=$(mktemp -d "${to%/*}/.again.XXXXXX")
+	cp -r "$dest/." "$tmp"
+	for file; do
+		case $file in
+		tools/testing/selftests/*) programs=yes ;;
+		*.c)
+			mapfile -t found < <(modules_of "${file%.c}.o")
+			[ ${#found[@]} -gt 0 ] || image=yes
+			modules+=("${found[@]}")
+			;;
+		*) whole=yes ;;
+		esac
+	done
+	touch "$tmp/begin"
+	if [ -n "$whole" ]; then
+		kmake bzImage modules
+		rm -f "$tmp/guest-modules.stamp"
+	else
+		[ -z "$image" ] || kmake bzImage
+		if [ ${#modules[@]} -gt 0 ]; then
+			# Of these modules only: for make, the others and their symbols are then unknown.
+			cp -p "$out/modules.order" "$out/Module.symvers" "$tmp"
+			kmake KBUILD_MODPOST_WARN=1 "${modules[@]}"
+			mv "$tmp/modules.order" "$tmp/Module.symvers" "$out"
+		fi
+	fi
+	[ ! "$out/arch/x86/boot/bzImage" -nt "$tmp/begin" ] || cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
+	while read -r ko; do
+		strip --strip-debug -o "$tmp/module" "$out/$ko"
+		mv "$tmp/module" "$(echo "$tmp"/modules/lib/modules/*/kernel)/$ko"
+	done < <(find "$out" -name '*.ko' -newer "$tmp/begin" -printf '%P\n')
+	[ -z "$programs" ] || {
+		rm -rf "$tmp/kselftest"
+		selftests
+	}
+	rm "$tmp/begin"
+	if [ $# -eq 0 ] || [ -n "$whole" ]; then
+		dest=$tmp
+		guest_modules
+	fi
+	mv "$tmp" "$to"
+	tmp=
+}
+
 # Drivers that only the guests use.
 guest_modules() {
 	local sources=${MODULES:-$TOP/selftests/modules} id
@@ -231,6 +305,11 @@ selftests() {
 }
 
 mkdir -p "$BUILD/kernels" "$CACHE"
+if [ "$verb" = again ]; then
+	paths "$1"
+	again "${@:2}"
+	exit
+fi
 for k; do
 	make_kernel "$k"
 done

@@ -27,16 +27,23 @@ says what is broken. The header lines are
   Survives: WHY                      in place of Killed-by: the proof that no test can
                                      notice
 
-The mutants are built in build/mutants, a clone of build/tree with its own kernels.
-The unmutated kernel has to pass the same runs first. Results are in
+All runs of a mutant have the same kernel; the first one that kills it is the last. A
+run should name the tests that must notice: the others take time.
+
+The mutants are built in build/mutants, a clone of build/tree with its own kernels: of
+each only the module, or the image, of the files that it breaks. The next one is built
+while a guest tests this one. First, the unmutated kernel has to pass all tests that the
+runs name; those of the same topology share a guest. Results are in
 results/mutants/NAME. A run that reaches a time limit is repeated once with double
-limits.
+limits, unless the line Hangs says that it may.
 
 You may stop the script at any time. It continues where it stopped, because verdicts
-are kept in selftests/mutants/verdicts (commit them: all mutants take many hours). A
-mutant is repeated only if it, the files that it breaks, or the folder of its suite
-have changed, or with FRESH=1. The last line is "N passed, N failed, N skipped" for
-all mutants.
+are kept in selftests/mutants/verdicts (commit them). A mutant is repeated with FRESH=1,
+or if one of these has changed: the mutant, the files that it breaks, or the tests that
+its runs name: the program run of the suite, the other programs of the suite or of
+selftests/programs named in a run, and what these start. Other changes, of the rest of
+the patches, of models or of scripts, do not count. The last line is "N passed, N
+failed, N skipped" for all mutants.
 
 exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
 does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
@@ -100,6 +107,7 @@ for name in "${names[@]}"; do
 	1,0 | 0,1) ;;
 	*) die "$f: one line Killed-by: or one Survives: is needed" ;;
 	esac
+	[ "$(header "$name" Run | cut -d ' ' -f 1 | sort -u | wc -l)" -eq 1 ] || die "$f: runs of more than one kernel"
 	while read -r kernel topology _; do
 		case $kernel in
 		unpatched) die "$f: the kernel unpatched has no patches to break" ;;
@@ -152,19 +160,23 @@ unmutate() {
 }
 unmutate
 
-# build KERNEL...: limits of time go by the boot of the unmutated one, or each mutant would get those of a kernel that never booted
-build() {
-	local kernel
-	attend env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" build "$@" 8>&- || return
-	for kernel; do
-		[ ! -f "$work/boot-$kernel" ] || cp "$work/boot-$kernel" "$work/kernels/$kernel/boot"
-	done
+# The guests find in their own BUILD one kernel, and the headers of the series: the tree is being edited for the next mutant.
+guest=$work/guest
+headers=$(kgit "$tree" rev-parse 'HEAD^{tree}')
+[ "$headers" = "$(cat "$guest/tree/id" 2>/dev/null)" ] || {
+	rm -rf "$guest"
+	mkdir -p "$guest/tree" "$guest/kernels"
+	kgit "$tree" archive HEAD ':(glob)**/*.h' tools/testing/kunit | tar -C "$guest/tree" -x -m
+	ln -s ../../base "$guest/base"
+	echo "$headers" >"$guest/tree/id"
 }
+
+build() { env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" "$@" </dev/null 8>&-; }
 
 # run_tests DIR SUITE KERNEL TOPOLOGY ARGUMENT...
 run_tests() {
 	local rc=0
-	attend env BUILD="$work" BOOT_TIMEOUT="${BOOT_TIMEOUT:-30}" TEST_TIMEOUT="${TEST_TIMEOUT:-120}" \
+	attend env BUILD="$guest" BOOT_TIMEOUT="${BOOT_TIMEOUT:-30}" TEST_TIMEOUT="${TEST_TIMEOUT:-120}" \
 		SILENCE_TIMEOUT="${SILENCE_TIMEOUT:-120}" \
 		"$TOP/scripts/vm.sh" run -q -o "$1" "$3" "$4" "/suites/$2/run" "${@:5}" >"$tmp/run.log" 2>&1 8>&- || rc=$?
 	[ -f "$1/results.json" ] || {
@@ -176,22 +188,51 @@ run_tests() {
 
 run_dir() { echo "$1/${*:2}" | tr ' ' -; }
 
-# inputs_id SUITE: of what the verdict on the standard input, a mutant or a run, depends on. For a mutant these are the files that
-# it breaks and the suite: the rest of the series, the programs and scripts/ are worked on meanwhile.
+# tests_of SUITE ARGUMENT...: the programs that these arguments name, and what they start, as /suites/SUITE/NAME, /programs/NAME or
+# /kselftest/mm/NAME, or with /guest/kunit. Files of the tree begin with tree/.
+tests_of() {
+	local dir=selftests/suites/$1 name file n=0 names=() found=("selftests/suites/$1/run")
+	mapfile -t names < <(tr -s ' :,' '\n' <<<"${*:2}" | sed "s,.*,$dir/&\nselftests/programs/&,")
+	while [ ${#names[@]} -gt 0 ] || [ $n -lt ${#found[@]} ]; do
+		for name in "${names[@]}"; do
+			for file in "$name" "$name.c" "$name.py"; do
+				[[ " ${found[*]} " != *" $file "* ]] && [ -f "${file/#tree/$tree}" ] && found+=("$file")
+			done
+		done
+		names=()
+		[ $n -eq ${#found[@]} ] || mapfile -t names < <({
+			grep -ohE '(^|[^a-z])/(suites|programs|kselftest/mm)/[A-Za-z0-9_./-]+' "${found[n]/#tree/$tree}" |
+				sed 's,^[^/]*/,selftests/,; s,^selftests/kselftest,tree/tools/testing/selftests,'
+			grep -ohE '/guest/kunit [a-z_]+' "${found[n]/#tree/$tree}" | sed 's,.* \(.*\),\*/\1.c,' |
+				xargs -r git -C "$tree" ls-files -- | sed 's,^,tree/,'
+		} | sort -u)
+		n=$((n + 1))
+	done
+	printf '%s\n' "${found[@]}"
+}
+
+# inputs_id SUITE: of what the verdict on the standard input, a mutant or a line "KERNEL TOPOLOGY ARGUMENTS", depends on (see usage).
+# For the unmutated kernel it is all of the series and of the guest.
 inputs_id() {
-	local input file paths=("selftests/suites/$1")
+	local input file paths=() words=()
 	input=$(cat)
 	{
 		echo "$input"
 		if [[ $input == *$'\n+++ b/'* ]]; then
-			while read -r file; do
-				git -C "$tree" rev-parse -q --verify "HEAD:$file" || paths+=("$file")
-			done < <(sed -n 's,^+++ b/,,p' <<<"$input")
+			read -r -a words < <(sed -n '/^--- /q; s/^Run: *[^ ]* *[^ ]*//p' <<<"$input" | paste -sd ' ')
+			mapfile -t paths < <({
+				sed -n 's,^+++ b/,tree/,p' <<<"$input"
+				cd "$TOP" && tests_of "$1" "${words[@]}"
+			} | sort -u)
 		else
 			git -C "$tree" rev-parse 'HEAD^{tree}'
-			paths+=(selftests/{guest,modules,programs} kernel-config)
+			paths=(selftests/{guest,modules,programs} kernel-config "selftests/suites/$1")
 		fi
-		(cd "$TOP" && find "${paths[@]}" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+		for file in "${paths[@]}"; do
+			# What is in no tree is a file of selftests/modules.
+			git -C "$tree" rev-parse -q --verify "HEAD:${file#tree/}" || (cd "$TOP" && find "${file#tree/}" -type f -print0 |
+				LC_ALL=C sort -z | xargs -0 sha256sum)
+		done
 	} | sha256sum | cut -c -16
 }
 
@@ -219,30 +260,56 @@ for name in "${names[@]}"; do
 done
 step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
 
-# What these are compared with: an id and a run a line.
-mapfile -t runs < <(for name in "${todo[@]}"; do
-	header "$name" Run | sed "s/^/$(suite_of "$name") /"
-done | sort -u | while read -r run; do
-	id=$(inputs_id "${run%% *}" <<<"$run")
-	[ -z "${FRESH:-}" ] && [ -f "$unmutated/$id" ] || echo "$id $run"
-done)
-if [ ${#runs[@]} -gt 0 ]; then
-	mapfile -t kernels < <(printf '%s\n' "${runs[@]}" | cut -d ' ' -f 3 | sort -u)
-	step "mutants: building what they are compared with: ${kernels[*]}"
-	rm -f "${kernels[@]/#/"$work/boot-"}"
-	build "${kernels[@]}" || die "the unmutated kernel does not build"
-fi
-n=0 began=$(date +%s)
-for run in "${runs[@]}"; do
-	read -r id run <<<"$run"
-	read -r -a words <<<"$run"
-	n=$((n + 1))
-	dir=$(run_dir "$results/unmutated" "${words[@]}")
-	run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
-	touch "$unmutated/$id"
-	[ ! -f "$work/kernels/${words[1]}/boot" ] || cp "$work/kernels/${words[1]}/boot" "$work/boot-${words[1]}"
-	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
-done
+kernel_of() { header "$1" Run | sed 's/ .*//; q'; }
+
+# join_runs: of lines SUITE KERNEL TOPOLOGY ARGUMENTS, those that differ only in the tests that they name, -t TEST or PART:TEST,..., are
+# one: with all of them
+join_runs() {
+	awk '{
+		key = $1; last = $NF; tests = ""; part = ""
+		for (i = 2; i <= NF; i++) {
+			if ($i == "-t") tests = tests " -t " $++i
+			else if (i == NF && split($i, word, ":") == 2) { part = word[1] ":"; tests = word[2]; key = key " " part }
+			else key = key " " $i
+		}
+		if (!(key in all)) { order[++n] = key; named[key] = tests != "" }
+		count = split(tests, test, part ? "," : " -t ")
+		for (i = 1; i <= count; i++)
+			if (test[i] != "" && !((key, test[i]) in seen)) {
+				seen[key, test[i]]
+				all[key] = all[key] (part ? (all[key] == "" ? "" : ",") : " -t ") test[i]
+			}
+		all[key] = all[key]
+	} END { for (i = 1; i <= n; i++) print order[i] all[order[i]] }'
+}
+
+# unmutated_passes KERNEL: what its mutants are compared with
+unmutated_passes() {
+	local run id words n=0 dir began runs=()
+	mapfile -t runs < <(for name in "${todo[@]}"; do
+		[ "$(kernel_of "$name")" != "$1" ] || header "$name" Run | sed "s/^/$(suite_of "$name") /"
+	done | sort -u | join_runs | while read -r run; do
+		id=$(inputs_id "${run%% *}" <<<"$run")
+		[ -z "${FRESH:-}" ] && [ -f "$unmutated/$id" ] || echo "$id $run"
+	done)
+	step "mutants: building what they are compared with: $1"
+	unmutate
+	attend build build "$1" || die "the unmutated kernel does not build"
+	rm -rf "$guest/kernels/$1"
+	cp -r "$work/kernels/$1" "$guest/kernels/$1"
+	began=$(date +%s)
+	for run in "${runs[@]}"; do
+		read -r id run <<<"$run"
+		read -r -a words <<<"$run"
+		n=$((n + 1))
+		dir=$(run_dir "$results/unmutated" "${words[@]:0:3}" "$n")
+		run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
+		touch "$unmutated/$id"
+		step "unmutated $1 $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
+	done
+	# Limits of time go by its boot, or each mutant would get those of a kernel that never booted.
+	[ ! -f "$guest/kernels/$1/boot" ] || cp "$guest/kernels/$1/boot" "$work/kernels/$1/boot"
+}
 
 # some WORD...: the first few of many
 some() {
@@ -252,26 +319,53 @@ some() {
 	[ $# -eq 0 ] || printf ', %s' "$@"
 }
 
-# test_mutant NAME: sets verdict, and result to ok or not ok
-test_mutant() {
-	local name=$1 expected test seen='' by='' rest='' run dir suite where=$tree id rc kernels
-	result='not ok' verdict=''
-	id=$(inputs_id "$(suite_of "$name")" <"$mutants/$name.patch")
+# build_mutant NAME: its kernel becomes $work/next; what is wrong with it, $work/wrong
+build_mutant() {
+	local where=$tree files=()
+	rm -rf "$work/next" "$work/wrong"
 	unmutate
-	expected=$(header "$name" Killed-by)
-	suite=$(suite_of "$name")
-	[ -z "$(header "$name" Module)" ] || where=$work
-	mapfile -t kernels < <(header "$name" Run | cut -d ' ' -f 1 | sort -u)
-	# The ceiling: what is not in build/mutants/tree is in no git tree.
-	if ! GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/build.log" 2>&1; then
-		verdict="DOES NOT APPLY to ${where#"$TOP/"}"
-	elif ! build "${kernels[@]}" >"$tmp/build.log" 2>&1; then
-		verdict="DOES NOT BUILD"
+	if [ -n "$(header "$1" Module)" ]; then
+		where=$work
+	else
+		mapfile -t files < <(sed -n 's,^+++ b/,,p' "$mutants/$1.patch")
 	fi
-	[ -z "$verdict" ] || {
-		cat "$tmp/build.log" >&2
-		return 0
+	# The ceiling: what is not in build/mutants/tree is in no git tree.
+	if ! GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$1.patch"; then
+		echo "DOES NOT APPLY to ${where#"$TOP/"}" >"$work/wrong"
+	elif ! build again "$(kernel_of "$1")" "$work/next" "${files[@]}"; then
+		echo "DOES NOT BUILD" >"$work/wrong"
+	fi
+}
+
+# begin_build NAME: beside the test of another
+declare -A ids=()
+begin_build() {
+	ids[$1]=$(inputs_id "$(suite_of "$1")" <"$mutants/$1.patch")
+	set -m
+	build_mutant "$1" >"$tmp/build.log" 2>&1 </dev/null 8>&- &
+	builder=$!
+	set +m
+}
+
+# test_mutant NAME NEXT: begins with the build of NEXT; sets verdict, and result to ok or not ok
+test_mutant() {
+	local name=$1 expected test seen='' by='' rest='' run dir suite id rc hangs
+	result='not ok' verdict=''
+	wait "$builder" || true
+	verdict=$(cat "$work/wrong" 2>/dev/null || true)
+	[ -z "$verdict" ] || cat "$tmp/build.log" >&2
+	[ -n "$verdict" ] || {
+		rm -rf "$guest/kernels/$(kernel_of "$name")"
+		mv "$work/next" "$guest/kernels/$(kernel_of "$name")"
+		# As large as its modules, each.
+		rm -f "$guest"/initramfs/*.cpio
 	}
+	[ -z "$2" ] || begin_build "$2"
+	[ -z "$verdict" ] || return 0
+	id=${ids[$name]}
+	expected=$(header "$name" Killed-by)
+	hangs=$(header "$name" Hangs)
+	suite=$(suite_of "$name")
 	rm -rf "$tmp/out"
 	mkdir "$tmp/out"
 	cp "$mutants/$name.patch" "$tmp/out/"
@@ -281,22 +375,25 @@ test_mutant() {
 		rc=0
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || rc=$?
-		if [ $rc -eq "$EX_TIMEOUT" ]; then
+		if [ $rc -eq "$EX_TIMEOUT" ] && [ -z "$hangs" ]; then
 			# A busy machine reaches a limit, too.
 			rc=0
 			# shellcheck disable=SC2086
 			SLOWDOWN=$((2 * ${SLOWDOWN:-1})) run_tests "$dir" $run || rc=$?
 		fi
-		[ $rc -eq 0 ] || seen+=" $("$TOP/scripts/killers.py" "$dir" "$(header "$name" Hangs)")"
+		[ $rc -ne 0 ] || continue
+		seen+=" $("$TOP/scripts/killers.py" "$dir" "$hangs")"
+		by='' rest=''
+		for test in $seen; do
+			if [[ " $expected " == *" $test "* ]]; then
+				by+=" $test"
+			else
+				rest+=" $test"
+			fi
+		done
+		[ -z "$by" ] || break
 	done 7< <(header "$name" Run)
 
-	for test in $seen; do
-		if [[ " $expected " == *" $test "* ]]; then
-			by+=" $test"
-		else
-			rest+=" $test"
-		fi
-	done
 	# shellcheck disable=SC2086 # one test a word
 	if [ -n "$by" ]; then
 		result=ok verdict="killed by $(some $by $rest)"
@@ -315,19 +412,34 @@ test_mutant() {
 	mv "$tmp/out" "$results/$name"
 }
 
-n=0 tested=0 began=$(date +%s)
-for name in "${names[@]}"; do
+report() { # NAME
 	n=$((n + 1))
-	if [ -n "${before[$name]:-}" ]; then
-		result=${before[$name]%%: *}
-		[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: ${before[$name]#*: }"
-	else
-		test_mutant "$name"
-		tested=$((tested + 1))
-		step "$n/${#names[@]}, $(time_left "$began" "$tested" "${#todo[@]}"): $name: $verdict"
-	fi
-	printf '%s %s %s\n' "$result" "$n" "$name" >>"$tmp/ktap"
+	printf '%s %s %s\n' "$result" "$n" "$1" >>"$tmp/ktap"
+}
+n=0 tested=0
+for name in "${names[@]}"; do
+	[ -n "${before[$name]:-}" ] || continue
+	result=${before[$name]%%: *}
+	report "$name"
+	[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: ${before[$name]#*: }"
 done
+# A kernel at a time. Most take the first of the list.
+began=$(date +%s)
+while read -r kernel; do
+	batch=()
+	for name in "${todo[@]}"; do
+		[ "$(kernel_of "$name")" != "$kernel" ] || batch+=("$name")
+	done
+	[ ${#batch[@]} -gt 0 ] || continue
+	unmutated_passes "$kernel"
+	begin_build "${batch[0]}"
+	for i in "${!batch[@]}"; do
+		test_mutant "${batch[i]}" "${batch[i + 1]:-}"
+		tested=$((tested + 1))
+		report "${batch[i]}"
+		step "$n/${#names[@]}, $(time_left "$began" "$tested" "${#todo[@]}"): ${batch[i]}: $verdict"
+	done
+done < <(sed 's/[[:space:]].*//; /^#/d; /^$/d' "$TOP/kernel-config/kernels")
 
 {
 	printf 'KTAP version 1\n1..%s\n' "$n"

@@ -33,7 +33,7 @@ from pyverbs.wr import SGE, SendWR
 from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 
 sys.path.append("/suites/rxe")
-from verbs import P2P, PAGE, Link, Skipped
+from verbs import P2P, PAGE, Link, Skipped, limit
 
 # MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_STAT_NO_RES_ERR
 UMR, CREATE_MKEY, NO_RES = 0x25, 0x200, 0xf
@@ -306,7 +306,7 @@ class Tests:
 
     def settle(self, want):
         """mkeys in use, once they are as many as that, or after a while"""
-        end = time.monotonic() + 60
+        end = limit(60)
         while True:
             n = self.door.counters()["mkeys_enabled"]
             if n == want or time.monotonic() > end:
@@ -482,7 +482,7 @@ class Tests:
         assert self.door.counters()["violations"] == before["violations"]
 
     def completion(self, link):
-        end = time.monotonic() + 30
+        end = limit(30)
         while True:
             count, done = link.cq.poll(1)
             if count:
@@ -497,7 +497,7 @@ class Tests:
     def prefetch(self, mr, a, n, advice, flags):
         before = self.statistic("page_prefetch")
         self.pd.advise_mr(advice, flags, [SGE(a, n * PAGE, mr.lkey)])
-        end = time.monotonic() + 30
+        end = limit(30)
         while (now := self.statistic("page_prefetch")) != before + n:
             assert not flags and time.monotonic() < end, f"{now - before} pages were prefetched, not {n}"
 

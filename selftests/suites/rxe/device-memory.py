@@ -26,7 +26,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ib
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import SGE
-from verbs import ACCESS, P2P, PAGE, Failed, Link, Skipped, equal, run_tests
+from verbs import ACCESS, P2P, PAGE, Failed, Link, Skipped, equal, limit, run_tests
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")
@@ -385,7 +385,7 @@ class Tests:
 
     def test_prefetch_async(self):
         self.prefetch(PREFETCH_WRITE, 0)
-        end = time.monotonic() + 60
+        end = limit(60)
         while True:
             try:
                 self.used()
@@ -742,7 +742,7 @@ class Tests:
         before = door.counters()["completions"]
         child = subprocess.Popen((sys.executable, __file__, *sys.argv[1:len(sys.argv) - len(args.test)], "all_at_random"),
                                  stdout=subprocess.DEVNULL)
-        end = time.monotonic() + 60
+        end = limit(60)
         while door.counters()["completions"] < before + 20 and child.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         child.kill()

@@ -19,7 +19,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, i
 from pyverbs.mr import MREx
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE
-from verbs import ACCESS, PAGE, Failed, equal, run_tests
+from verbs import ACCESS, PAGE, Failed, equal, limit, run_tests
 
 SIZE = 4 * PAGE
 # Offset and size: within a page, over its end, several packets. Memory is on demand at one end, and plain at the other.
@@ -129,7 +129,7 @@ class Tests:
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         region = RegionAtIova(self.link, address)
         self.link.pd.advise_mr(PREFETCH_WRITE, 0, [SGE(region.buf, SIZE, region.lkey)])
-        end = time.monotonic() + 60
+        end = limit(60)
         while not all(present(address + at) for at in range(0, SIZE, PAGE)):
             if time.monotonic() > end:
                 raise Failed(f"pages that came: {[present(address + at) for at in range(0, SIZE, PAGE)]}")

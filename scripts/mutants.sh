@@ -211,8 +211,8 @@ tests_of() {
 	printf '%s\n' "${found[@]}"
 }
 
-# inputs_id SUITE: of what the verdict on the standard input, a mutant or a line "KERNEL TOPOLOGY ARGUMENTS", depends on (see usage).
-# For the unmutated kernel it is all of the series and of the guest.
+# inputs_id SUITE: of what the verdict on the standard input depends on (see usage), a mutant or a line
+# "KERNEL TOPOLOGY ARGUMENTS". For the unmutated kernel it is all of the series and of the guest.
 inputs_id() {
 	local input file paths=() words=()
 	input=$(cat)
@@ -262,8 +262,8 @@ step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
 
 kernel_of() { header "$1" Run | sed 's/ .*//; q'; }
 
-# join_runs: of lines SUITE KERNEL TOPOLOGY ARGUMENTS, those that differ only in the tests that they name, -t TEST or PART:TEST,..., are
-# one: with all of them
+# join_runs: of lines SUITE KERNEL TOPOLOGY ARGUMENTS, those that differ only in the tests that they name, -t TEST or PART:TEST,...,
+# are one: with all of them
 join_runs() {
 	awk '{
 		key = $1; last = $NF; tests = ""; part = ""

@@ -166,8 +166,9 @@ rejects() {
 		git clone -q --shared "$TOP" "$project"
 		git -C "$project" apply --index "$bad"
 		ONLY=$(git -C "$project" diff --cached --name-only | xargs)
-		# Not committed in $TOP, and yet what is checked.
-		(cd "$TOP" && git ls-files -co --exclude-standard scripts | tar -cf - -T -) | tar -xf - -C "$project"
+		# What is checked may not be committed in $TOP yet.
+		(cd "$TOP" && git ls-files -co --exclude-standard scripts | grep -vxF -e "${ONLY// /$'\n'}" | tar -cf - -T -) |
+			tar -xf - -C "$project"
 		;;
 	*)
 		expect=$(cat "$bad/expect")

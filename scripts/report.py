@@ -38,8 +38,8 @@ body { margin: 0 auto; max-width: 80rem; padding: 1rem; font: 16px/1.45 system-u
 h1.pass, .pass { color: var(--pass) } h1.fail, .fail { color: var(--fail) } .skip { color: var(--skip) }
 h1 { margin: 0 } h2 { margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line) }
 a { color: inherit } table { border-collapse: collapse; width: 100% }
-th, td { border: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top }
-thead th { background: var(--soft) } .matrix th, .matrix td { overflow-wrap: break-word } .matrix td a { display: block; font-size: .85rem; margin: .1rem 0 }
+th, td { border: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; overflow-wrap: break-word }
+thead th { background: var(--soft) } .matrix td a { display: block; font-size: .85rem; margin: .1rem 0 }
 pre { white-space: pre-wrap; background: var(--soft); padding: .5rem; font-size: .8rem; max-height: 24rem; overflow-y: auto }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr)); gap: 1rem }
 figure { margin: 0; border: 1px solid var(--line); padding: .5rem } figcaption { margin-top: .5rem }
@@ -48,7 +48,7 @@ figure svg { display: block; margin: auto; max-width: 100%; height: 22rem; backg
 .bar i { position: absolute; inset: 0 auto 0 0; background: var(--p2p) } .bar.fail i { background: var(--fail) }
 .bar b { position: absolute; top: -3px; bottom: -3px; width: 3px; background: var(--ink) }
 .bar i.moved { left: auto; right: 0; background: var(--moved) }
-@media (max-width: 50rem) {
+@media (max-width: 64rem) {
   thead { display: none } tr, td, tbody th { display: block; border-width: 0 } tr { border: 1px solid var(--line); margin-bottom: .6rem }
   tbody th { background: var(--soft) } td:empty { display: none } td[data-what]::before { content: attr(data-what) ": "; color: var(--skip) } }
 """
@@ -132,7 +132,7 @@ class Page:
                         f'<span class="bar" style="display:block"><i style="width:{100 * p2p / max(pages, 1):.0f}%"></i>'
                         f'<i class="moved" style="width:{100 * moved / max(pages, 1):.0f}%"></i></span>')
             cards.append((not say, f'<figure>{picture.read_text(encoding="utf-8") if picture.exists() else ""}<figcaption><strong>{text(name)}</strong>'
-                         f'{say or "<br/>The suite table has no figures for it in these runs."}</figcaption></figure>'))
+                         f'{say or "<br/>These runs have no figures of the suite table for it."}</figcaption></figure>'))
         return '<h2>Topologies</h2>\n<div class="cards">' + "\n".join(card for _, card in sorted(cards, key=lambda card: card[0])) + "</div>" if cards else ""
 
     def demo(self):

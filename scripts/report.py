@@ -163,7 +163,7 @@ class Page:
                     label = " ".join([MARKS[kind], run["kernel"], *run["command"].split()[1:]])
                     out += self.log(run, f"{text(label)}: {done}", kind)
             return out
-        return ("<h2>Runs</h2>\n<p>Suites and topologies; in each cell the kernel, its arguments, and how many tests passed. Each leads to its log.</p>"
+        return ("<h2>Runs</h2>\n<p>Suites and topologies; in each cell the kernel, its arguments, and how many tests passed. Each line links to its log.</p>"
                 + table(["topology", *suites], [[text(name) or "no guest", *(cell(suite, name) for suite in suites)] for name in names], "matrix"))
 
     def skipped(self):
@@ -185,7 +185,8 @@ class Page:
                          "<br/>".join(f'<span class="fail">{MARKS["fail"]} {text(t[1])}: {t[2]}, now {t[3]}</span>' for t in differ) or "none",
                          len(tests) - len(old)])
         return ("<h2>Old tests, without and with the patches</h2>\n"
-                + table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows)) if rows else ""
+                + (table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows) if rows
+                   else "<p>Not compared in these runs: <code>make soak</code> compares them.</p>"))
 
     def bench(self):
         raw = self.results / "bench/raw.json"

@@ -4,6 +4,7 @@
 
 #include <linux/completion.h>
 #include <linux/hmm-dma.h>
+#include <linux/irqreturn.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -162,13 +163,14 @@ enum edu_direction { EDU_FROM_MEMORY, EDU_TO_MEMORY };
 
 void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_direction direction);
 int edu_engine_wait(struct edu *edu);
-void edu_free(struct kref *ref);
+irqreturn_t edu_engine_irq(int irq, void *data);
 
 /* mirror.c */
 extern const struct file_operations edu_fops;
 extern const struct edu_backend edu_hmm_backend;
 
 void edu_mirrors_unmap(struct edu *edu);
+void edu_put(struct edu *edu);
 bool edu_present(struct edu_mirror *m, unsigned long idx);
 int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages);
 enum edu_hmm_shape edu_shape(struct device *dev, struct hmm_dma_map *map);

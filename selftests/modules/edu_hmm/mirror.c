@@ -670,6 +670,20 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 	return m->backend->ioctl(m, command, uarg);
 }
 
+static void edu_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct edu, ref));
+}
+
+/**
+ * edu_put - drop a reference: that of the driver, or that of an open file
+ * @edu: the device
+ */
+void edu_put(struct edu *edu)
+{
+	kref_put(&edu->ref, edu_free);
+}
+
 static int edu_open(struct inode *inode, struct file *file)
 {
 	struct edu_node *node = container_of(file->private_data, struct edu_node, misc);
@@ -709,7 +723,7 @@ static int edu_release(struct inode *inode, struct file *file)
 		up_read(&edu->gone_lock);
 	}
 	kfree(m);
-	kref_put(&edu->ref, edu_free);
+	edu_put(edu);
 	return 0;
 }
 

@@ -20,13 +20,13 @@ from statistics import median
 
 FAIL, USAGE = 1, 2
 
-# What callers that do not ask for aliases may take, as a part of what they take in the base. A snapshot that meets a private
-# page of others in each of 512 entries looks at the owner in a function of its own, and does nothing else.
+# The budget of callers that do not ask for aliases, relative to the base. A snapshot with private pages of others in all of 512
+# entries calls a function for each to compare the owner, and does nothing else.
 MAY_TAKE = 1.03
 MAY_TAKE_OF = {r"other\.pte\.look": 1.10}
-# These wait for a grace period or another thread, which does not always take the same.
+# These cases wait for a grace period or another thread, whose time varies.
 WAITS = r"revoke\.(exit|unbind)\..*"
-# What the exporter does (test_hmm) to move its pages is not what others pay for the walk.
+# The work of the exporter (test_hmm) to migrate its pages is not part of the cost of the walk.
 NOT_JUDGED = r"clock|other\..*\.write"
 
 
@@ -475,7 +475,7 @@ class Report:
         for name, points in lines.items():
             cost = dict(points)
             self.say(f"| {name} | {' | '.join(f'{cost[s]:.1f}' if s in cost else '' for s in sizes)} |")
-            # From 2 MiB on the fixed part of a call is of no account.
+            # From 2 MiB on the fixed cost of a call does not matter.
             large = [c for s, c in points if s >= 2 << 20]
             if large and max(large) > 1.03 * large[0]:
                 steep.append(name)

@@ -18,10 +18,10 @@ def killers(folder, hangs):
     names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"[\w-]+\.", t["name"])]
     names += [s["test"] for s in result["splats"]]
     if result["splats"]:
-        # KUnit says what has run, not what runs: the trace does.
+        # KUnit names a test only after it has run. The stack trace names the one that runs.
         names += [".".join(function[::-1]) for function in
                   re.findall(r"\] +(?:\? )?(\w+)\+0x\S+ \[(\w+)_kunit\]", (folder / "console.log").read_text(errors="replace"))]
-    # A busy machine is no killer.
+    # A time limit is no proof, because a busy machine reaches it, too.
     if result["exit"] in (6, 7, 255) or result["exit"] == 124 and hangs:
         last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
         names += [name for what, name in last if what == "RUN"]

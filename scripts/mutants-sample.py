@@ -11,7 +11,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
-TREE, HOME = WORK / "tree", "mm/hmm.c"  # HOME has the parameter
+TREE, HOME = WORK / "tree", "mm/hmm.c"  # the boot parameter is in HOME
 ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="60", TEST_TIMEOUT="240", SILENCE_TIMEOUT="60")
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
@@ -51,7 +51,7 @@ def units(lines, added):
 
 def mutants_of(found, lines):
     """Each is a list of (unit, what stands there instead)"""
-    ends = [lines[last + 1] == "}" for _, last, *_ in found]  # of its function: a return has to stay there
+    ends = [lines[last + 1] == "}" for _, last, *_ in found]  # the last line of a function: its return has to stay
     for u, (_, last, before, text, _) in enumerate(found):
         for old, new in RULES:
             for m in re.finditer(old, text):
@@ -89,7 +89,7 @@ def build(name, lines, found, chosen):
                for k in re.findall(r"hmm_mutant == (\d+)", text[int(n) - 1])}
         if not bad:
             parser.error(f"{name} does not build: {WORK}/kernels/normal.log")
-        for k in bad:  # no C, so no mutant
+        for k in bad:  # does not compile, so it is no mutant
             del chosen[k]
         git("checkout", "-q", HOME)
 

@@ -24,7 +24,7 @@ from results import NOT_XML, message, verdict
 TOP = Path(__file__).resolve().parent.parent
 PICTURES = TOP / "selftests/pictures"
 USAGE = 2
-# A status is a mark as well as a colour.
+# A status has a mark, too, for readers who see no colours.
 MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
 VERDICTS = {"bus": "bus address", "bridge": "through host bridge", "none": "not supported"}
 STYLE = """
@@ -106,7 +106,7 @@ class Page:
                 f'{number(len(self.runs), "run")}. Emulated devices: nothing here ran on hardware.</p>')
 
     def failed(self):
-        # Of many, only the first are unfolded.
+        # Only the first failures are unfolded.
         unfold = [' open=""'] * 5
         out = [f'<details{"".join(unfold[n:n + 1])}><summary class="fail">{MARKS["fail"]} {text(run["what"])}: {text(test["name"])}</summary>'
                f'<p>{text(message(test))}</p><p>{self.log(run, "log")}; repeat it: <code>{text(run.get("repeat", "make test"))}</code></p>'

@@ -33,9 +33,9 @@ TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", TOP / "build"))
 PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
 FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
-# parse() calls so what a run did not get to. That is no test: its "vm" says what happened.
+# The parser gives this name to planned tests without a result. The result "vm" says what happened.
 NO_RESULT = "(no result)"
-# What XML cannot have: a guest may print escape codes.
+# Characters that XML does not allow, such as escape codes that a guest prints.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -86,7 +86,7 @@ def parse(ktap, junit):
     tests = [{"name": name or "(no result)", "status": status, "reason": reasons.get(name, "")}
              for name, status in flatten(group)]
 
-    # kunit.py stops at the plan's end: what comes after it shows as result lines that are not among the tests.
+    # kunit.py stops at the end of the plan. Result lines after that are not among its tests.
     lines = len(re.findall(r"^\s*(?:not )?ok \d+", text, re.M))
     names = [t["name"] for t in tests]
     twice = sorted({n for n in names if names.count(n) > 1})
@@ -111,7 +111,7 @@ def contradiction(text):
         if line.startswith("Bail out!"):
             return line
         if re.match(r"(not )?ok \d", line):
-            # The result of a group: another may follow, with a plan of its own.
+            # The result of a group. Another group with its own plan may follow.
             plans = {i for i in plans if i <= indent}
             failed = failed or line.startswith("not ")
         elif re.match(r"1\.\.\d", line):
@@ -125,9 +125,9 @@ def contradiction(text):
     return ""
 
 
-# What the kernel prints before a message: <level>[seconds][caller]
+# The prefix of a kernel message: <level>[seconds][caller]
 STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\] ?(?:\[[^]]*\] ?)*")
-# What the kernel (KUnit) prints without "ktap: ", too.
+# Lines that KUnit prints without "ktap: ".
 KTAP = re.compile(r"\s*(?:#|(?:not )?ok \d|1\.\.\d|K?TAP version)")
 
 
@@ -145,7 +145,7 @@ def evidence(folder, tests):
         lines.append(line)
         result = re.match(r"\s*(?:not )?ok \d+ ?(?:- )?([^#]*)", line)
         if result:
-            # A test of a group is called GROUP.NAME. What a suite copies from KUnit, which printed it, is found no more.
+            # A test of a group is called GROUP.NAME. The copies of KUnit lines that a suite prints are not counted again.
             name = result[1].strip()
             name = next((n for n in left if n == name), None) or next((n for n in left if n.endswith("." + name)), None)
             if name:
@@ -180,7 +180,7 @@ def listed(suite, name, *values):
 def run(folder, meta):
     folder = Path(folder)
     ktap, junit = folder / "ktap", folder / "junit.xml"
-    # kunit.py writes them into its XML, which nothing reads then.
+    # kunit.py would write these characters to its XML, which is then invalid.
     ktap.write_text(NOT_XML.sub("\ufffd", ktap.read_text(errors="replace")))
     tests, plan = parse(ktap, junit)
     for test in tests:
@@ -198,7 +198,7 @@ def run(folder, meta):
             splats.append({"line": int(number), "test": test, "text": text})
     failed = [t for t in tests if t["status"] == "FAIL"]
 
-    # What the run as a whole did wrong counts as one failed test of its own.
+    # An error of the run as a whole counts as one failed test.
     code, why = int(meta.pop("code")), meta.pop("why")
     if code == 0 and splats:
         code, why = SPLAT, "splat"
@@ -255,7 +255,7 @@ def repeated(folder, before):
             continue
         test = tests.get(failed["name"])
         if test is None:
-            # "vm" is there only when something was wrong with the run as a whole.
+            # "vm" exists only if the run as a whole had an error.
             test = {"name": failed["name"], "status": "PASS", "reason": ""}
             if failed["name"] != "vm":
                 test.update(status="FAIL", reason="has no result when repeated")
@@ -318,7 +318,7 @@ def explain(result, test):
     return "\n".join([*text, f"Log: {result.get('folder', '')}/{log}"])
 
 
-# What the run as a whole did wrong is an error, and no failure of a test.
+# In junit.xml, an error of the run as a whole is an "error", not a "failure".
 ERRORS = {USAGE: "not run", SPLAT: "splat", PLAN: "plan", 7: "died", 124: "time limit", 255: "panic"}
 
 
@@ -359,7 +359,7 @@ def write_junit(folder, result, first):
         if test["status"] == "FAIL":
             verdict_element(case, "", result, test)
         if "first" in test:
-            # A flake, or a test that failed again: how it failed the first time, below what Surefire calls it.
+            # The first failure of a flake, or of a test that failed twice, in the form of Surefire.
             failed = next(t for t in first["tests"] if t["name"] == test["name"])
             verdict_element(case, "flaky" if "flake" in test else "rerun", first, failed)
         if test["status"] == "SKIP":
@@ -401,7 +401,7 @@ def source(kernel, stamp):
     checkout = {"tree_name": "mainline", "valid": True, "misc": {"git_tree": stamp["tree"]}}
     commit = rev("base", "HEAD")
     if commit == base["commit"]:
-        # Of a tarball: a commit that nobody else has.
+        # An imported tarball is a commit that exists nowhere else.
         url, tag = base["git"].split()
         checkout.update(git_repository_url=url, git_commit_name=tag, comment=f"{tag}, imported from {base['package']}")
     else:

@@ -14,7 +14,7 @@ import sys
 import tarfile
 
 KINDS = {tarfile.DIRTYPE: stat.S_IFDIR, tarfile.REGTYPE: stat.S_IFREG, tarfile.SYMTYPE: stat.S_IFLNK,
-         # as a symlink: there is no way back in the stream to the content
+         # as a symlink, because the content came earlier in the stream
          tarfile.LNKTYPE: stat.S_IFLNK}
 
 

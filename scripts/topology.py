@@ -25,11 +25,11 @@ TOP = Path(__file__).resolve().parent.parent
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
 RESULTS = TOP / "results/topology"
-# No topology, and drawn as one.
+# A picture in the style of the topologies that is none of them.
 DATA_PATH = Path("data-path")
 FAIL, USAGE = 1, 2
 
-# QEMU device: what it is, PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
+# QEMU device: its kind, and its PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
 DEVICES = {
     "pcie-root-port": ("port", "1b36:000c"),
     "x3130-upstream": ("upstream", "104c:8232"),
@@ -44,7 +44,7 @@ DEVICES = {
 }
 IOMMU = {"intel-iommu": "Intel IOMMU", "amd-iommu": "AMD IOMMU", "virtio-iommu-pci": "virtio IOMMU"}
 BRIDGES = ("port", "upstream", "downstream", "host")
-# Of QEMU's bridges only this one has an ACS capability.
+# The only bridge of QEMU with an ACS capability.
 HAS_ACS = "pcie-root-port"
 
 FONT = "DejaVu Sans"
@@ -133,7 +133,7 @@ class Topology:
             self.iommu = qemu
             if qemu == "intel-iommu":
                 return  # no PCI device
-        # As QEMU: the first slot that is free. Those of pcie.0 begin behind the chipset's own.
+        # The first free slot, as in QEMU. On pcie.0 the first slots belong to the chipset.
         taken = {c.slot for c in device.parent.children}
         free = next(n for n in range(device.parent is self.host, 256) if n not in taken)
         device.slot = int(properties["addr"].split(".")[0], 16) if "addr" in properties else free
@@ -158,7 +158,7 @@ class Topology:
             walk(host, int(host.properties.get("bus_nr", "0"), 0))
 
     def iommu_on(self):
-        # kernel-config/: the Intel one only if asked for
+        # With kernel-config/, the Intel IOMMU is used only if the command line asks for it.
         return bool(self.iommu) and (self.iommu != "intel-iommu" or "intel_iommu=on" in self.append)
 
     def translates(self):
@@ -256,7 +256,7 @@ class Topology:
             device.node = f"n{n}"
         ends = [d for d in shown if d.kind in ("exporter", "importer")]
         moved = [e for e, said in zip(self.exporters, self.verdicts) if said == "none" or self.masked]
-        # What migrates goes around the outside, on the side where the exporter is.
+        # The arrow of a migrating page goes around the outside, on the side of the exporter.
         left = bool(moved) and moved == ends[:1]
         side = "w" if left else "e"
 
@@ -285,7 +285,7 @@ class Topology:
 
         cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
         out.append(f"top [label={box([cells if left else cells[::-1]])}]")
-        # The order of edges is that of what they lead to, from left to right.
+        # Edges are in the order of their targets, from left to right.
         if left:
             migrate()
         for device in [*self.hosts, *shown]:
@@ -399,16 +399,16 @@ def digest(dot):
 
 def draw(dot):
     svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-    # Without graphviz's version and names, and with what is the same everywhere said once.
+    # Remove the version and the names of graphviz, and move attributes that are the same everywhere to one place.
     svg = re.sub(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<title>.*?</title>|<g id="(?!graph).*?>| id=".*?" class=".*?"', "",
                  svg, flags=re.S)
     svg = svg.replace("</g>", "", svg.count("</g>") - 1)
     for common in (f' font-family="{FONT}"', ' font-size="12.00"', f' fill="{INK}"', ' text-anchor="start"',
                    ' stroke="transparent"', ' stroke="none"', ' xmlns:xlink="http://www.w3.org/1999/xlink"'):
         svg = svg.replace(common, "")
-    # One rectangle for what is drawn as area and border.
+    # Merge area and border of a box into one rectangle.
     svg = re.sub(r'(<polygon fill="[^"]*")( points="[^"]*"/>)\n<polygon fill="none"( stroke="[^"]*")\2', r"\1\3\2", svg)
-    # Verdana is as wide.
+    # Verdana has the same width.
     svg = svg.replace("<g ", f'{digest(dot)}\n<g font-family="Verdana,{FONT},sans-serif" font-size="12" fill="{INK}" ', 1)
     return re.sub(r"\n\s*", "\n", svg.lstrip())
 

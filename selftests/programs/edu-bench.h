@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture, named BENCH,
- * with all importers and exporters open, and a function for each call. Exporters are the mirrors of
- * test_hmm that have a PCI BAR.
+ * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all
+ * importers and exporters open, named as BENCH says, and a function for each call. Exporters are
+ * the mirrors of test_hmm that have a PCI BAR.
  *
- * The environment:
- *   EDU_DEVICE       edu_hmm or edu_odp: the device nodes of the importers (default: BENCH_DEVICE)
- *   HMM_P2P_VERDICT  the expected verdict for each exporter in this topology: bus, bridge or none
- *   HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
- *   HMM_P2P_DATA     yes, or no: QEMU does not route these DMA addresses, so no data arrive
- *   HMM_P2P_SHAPE    direct or iova: the kind of DMA addresses
+ * The environment: EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory;
+ * BENCH_DEVICE if absent HMM_P2P_VERDICT  what is to be expected of each exporter in this topology:
+ * bus, bridge or none HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
+ * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads HMM_P2P_SHAPE
+ * how DMA addresses come about: direct or iova
  */
 #ifndef EDU_BENCH_H
 #define EDU_BENCH_H
@@ -44,15 +43,15 @@ BENCH_FIXTURE(FIXTURE)
 	int exp[EXPORTERS];
 	char bdf[EXPORTERS][32];
 	char *bar[EXPORTERS];
-	int how[EXPORTERS];		/* the enum edu_hmm_how that the topology demands */
+	int how[EXPORTERS];		/* enum edu_hmm_how that the topology demands */
 	int nexp;
-	bool data;			/* data arrive */
+	bool data;			/* bytes arrive */
 	unsigned int shape;
-	char *mem;			/* NPAGES small pages */
-	char *observer;			/* a second mapping of this memory, in some tests */
-	char *buf;			/* NPAGES pages: data to and from the device */
-	struct edu_hmm_page *pages;	/* result of state() */
-	uint64_t refused;		/* result of fault() */
+	char *mem;			/* NPAGES, in small pages */
+	char *observer;			/* the same memory once more, if a test has made it so */
+	char *buf;			/* as many for the other side */
+	struct edu_hmm_page *pages;	/* what state() saw */
+	uint64_t refused;		/* what fault() was told */
 };
 
 static inline void fill(void *to, size_t size, unsigned int seed)
@@ -63,7 +62,7 @@ static inline void fill(void *to, size_t size, unsigned int seed)
 		p[i] = (i * 2654435761U >> 11) + seed * 37;
 }
 
-/* Are these the bytes that fill() with @seed writes at @offset? */
+/* Are these the bytes that fill() puts at @from, were it to begin there with @seed? */
 static inline bool filled(const void *from, size_t offset, size_t size, unsigned int seed)
 {
 	const unsigned char *p = from;
@@ -106,7 +105,7 @@ static inline const char *bench_device(void)
 	return device ? device : BENCH_DEVICE;
 }
 
-/* These devices have no device private memory of their own. */
+/* Which has no memory of its own. */
 static inline bool bench_odp(void)
 {
 	return !strcmp(bench_device(), "edu_odp");
@@ -158,7 +157,7 @@ static inline int state(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, u
 	return call(fd, EDU_HMM_STATE, &cmd);
 }
 
-/* Return: the enum edu_hmm_how of a page in the device page table, or an errno. */
+/* How the device page table has a page, or an errno. */
 static inline int how(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr)
 {
 	int ret = state(self, fd, addr, 1);
@@ -191,7 +190,7 @@ static inline struct hmm_dmirror_p2p_stats exp_stats(int fd)
 	return s;
 }
 
-/* A command of test_hmm. Return: the number of pages that it processed, or an errno. */
+/* A command of test_hmm. Return: the number of pages it did, or an errno. */
 static inline long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
 {
 	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr,
@@ -205,7 +204,7 @@ static inline long mirror(int fd, unsigned long request, void *addr, void *buf, 
 	return ret ? ret : (long)cmd.cpages;
 }
 
-/* Fill pages and migrate them to the memory of an exporter. */
+/* Fill pages and put them into the memory of an exporter. */
 static inline bool export_pages(int fd, void *addr, size_t npages, unsigned int seed)
 {
 	char *copy = malloc(npages * PAGE);
@@ -217,7 +216,7 @@ static inline bool export_pages(int fd, void *addr, size_t npages, unsigned int 
 	return ret == (long)npages;
 }
 
-/* Return: the verdict of the topology for exporter @n, as an enum edu_hmm_how, or -1. */
+/* The word number @n of what the topology says, as an enum edu_hmm_how, or -1. */
 static inline int verdict(int n)
 {
 	const char *words = getenv("HMM_P2P_VERDICT"), *masked = getenv("HMM_P2P_MASKED");
@@ -239,7 +238,9 @@ static inline bool reachable(int how)
 	return how == EDU_HMM_BUS || how == EDU_HMM_BRIDGE;
 }
 
-/* Find the bus address of exporter @n, and map its BAR without its driver. */
+/*
+ * Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers.
+ */
 static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 {
 	char names[128] = "", path[128];
@@ -265,7 +266,7 @@ static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 	return self->bar[n] != MAP_FAILED;
 }
 
-/* Return: the place in the mapped BAR that an alias stands for. */
+/* The place in a BAR that an alias stands for. */
 static inline char *bar_page(BENCH_FIXTURE(FIXTURE_DATA) *self, int n, uint64_t phys)
 {
 	char path[128];
@@ -291,7 +292,7 @@ static inline pid_t spawn(void)
 	return pid;
 }
 
-/* Did the child exit with status 0? */
+/* Did the child leave with status 0? */
 static inline bool well(pid_t pid)
 {
 	int status;
@@ -328,7 +329,7 @@ static inline bool importer_bdf(char *bdf, size_t size)
 	return true;
 }
 
-/* Unbind a device, or unplug it. */
+/* Take a device away from its driver, or off the bus. */
 static inline bool take_away(const char *bdf, const char *id, bool unplug)
 {
 	char path[128], line[64];
@@ -337,7 +338,7 @@ static inline bool take_away(const char *bdf, const char *id, bool unplug)
 		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind", bdf);
 		return write_file(path, bdf);
 	}
-	/* scripts/vm.sh reads this on the console and passes it to the monitor of QEMU. */
+	/* scripts/vm.sh reads the console, and tells QEMU. */
 	snprintf(line, sizeof(line), "monitor: device_del %s\n", id);
 	if (!write_file("/dev/kmsg", line))
 		return false;
@@ -351,7 +352,7 @@ BENCH_FIXTURE(FIXTURE_SETUP)
 {
 	const char *shape = getenv("HMM_P2P_SHAPE"), *data = getenv("HMM_P2P_DATA");
 
-	/* A child that outlives its test would keep pages of the BAR. */
+	/* A child that a test leaves behind would keep pages of the BAR. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (self->nimp = 0; self->nimp < IMPORTERS; self->nimp++) {
 		self->imp[self->nimp] = open_importer(self->nimp);
@@ -377,7 +378,7 @@ BENCH_FIXTURE(FIXTURE_SETUP)
 	ASSERT_NE(data, NULL);
 	self->data = !strcmp(data, "yes");
 	ASSERT_NE(shape, NULL);
-	/* With DMA_API_DEBUG each mapping has to be unmapped. */
+	/* DMA_API_DEBUG wants to see every mapping undone. */
 	self->shape = !strcmp(shape, "iova") ? EDU_HMM_IOVA :
 		access("/sys/kernel/debug/dma-api", F_OK) ? EDU_HMM_DIRECT : EDU_HMM_LIST;
 
@@ -394,7 +395,7 @@ BENCH_FIXTURE(FIXTURE_TEARDOWN)
 		EXPECT_EQ(exp_stats(self->exp[i]).bar_live, 0);
 }
 
-/* Skip a test of data on topologies where QEMU does not route them. */
+/* Whatever the bytes would show: QEMU does not carry them there. */
 #define needs_data(_how)								\
 	do {										\
 		if (reachable(_how) && !self->data)					\

@@ -1057,7 +1057,7 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	ASSERT_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
 	ASSERT_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
 
-	/* The first walk has ended, with 512 pages in the list. Two of these go away. */
+	/* The first walk has come to an end, and 512 pages are in the list. Two of them go. */
 	ASSERT_EQ(madvise(mem + 3 * PAGE, PAGE, MADV_DONTNEED), 0);
 	EXPECT_TRUE(filled(mem + 8 * PAGE, 0, PAGE, 2));
 	EXPECT_EQ(edu_stats(w.fd).npages, 0);

@@ -56,7 +56,7 @@ esac
 mutants=$TOP/selftests/mutants
 results=$TOP/results/mutants
 upstream=$BUILD/tree
-# From here on vm.sh and kernel.sh use this BUILD.
+# Below here vm.sh and kernel.sh find what they look for in BUILD.
 work=$BUILD/mutants
 tree=$work/tree
 
@@ -71,7 +71,7 @@ done
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
 step "mutants: ${#names[@]}, in ${work#"$TOP/"}"
 
-# header NAME KEY: the values of all header lines with this key
+# header NAME KEY: what the lines of this key say
 header() { sed -n "/^--- /q; s/^$2: *//p" "$mutants/$1.patch"; }
 
 suite_of() {
@@ -80,7 +80,7 @@ suite_of() {
 	echo "${suite:-hmm}"
 }
 
-# Check the mutants before anything is built.
+# All that can be wrong with the data, before anything is built.
 subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
 	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
 for name in "${names[@]}"; do
@@ -109,14 +109,14 @@ for name in "${names[@]}"; do
 	done < <(header "$name" Run)
 done
 
-# Verdicts outlive build/ and results/. Those of mutants are committed.
+# They outlive build/ and results/, and those of mutants this machine.
 verdicts=$mutants/verdicts
 unmutated=$CACHE/mutants
 touch "$verdicts"
 mkdir -p "$work" "$results" "$unmutated"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
-# Leftovers of a script that was killed.
+# What one that was killed had no time to remove.
 rm -rf "$work"/.mutants.sh.*
 
 scratch "$work"
@@ -127,7 +127,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The series as it is committed in build/tree. Unchanged files keep their time stamps, so that make builds only what it must.
+# The series as it is committed in build/tree. Files that stay the same keep their time, so make builds no more than it must.
 if [ ! -d "$tree/.git" ]; then
 	need_space "$BUILD" 4
 	kgit "$BUILD" clone -q --template= --no-checkout --shared "$upstream" "$tmp/tree"
@@ -147,12 +147,12 @@ unmutate() {
 	kgit "$tree" reset -q --hard
 	rm -rf "$modules"
 	mkdir -p "${modules%/*}"
-	# With a new time stamp. Otherwise make would take the object of the mutant for newer.
+	# With a new time: make would take what was built of a mutant for newer.
 	cp -r "$TOP/selftests/modules" "$modules"
 }
 unmutate
 
-# build KERNEL...: also restores the boot time of the unmutated kernel, from which time limits are computed
+# build KERNEL...: limits of time go by the boot of the unmutated one, or each mutant would get those of a kernel that never booted
 build() {
 	local kernel
 	attend env BUILD="$work" MODULES="$modules" "$TOP/scripts/kernel.sh" build "$@" 8>&- || return
@@ -176,8 +176,8 @@ run_tests() {
 
 run_dir() { echo "$1/${*:2}" | tr ' ' -; }
 
-# inputs_id SUITE: a hash of everything on which a verdict depends. The standard input is a mutant or a run. For a mutant these
-# are the files that it breaks and its suite, but not the rest of the series, the programs and scripts/, which change often.
+# inputs_id SUITE: of what the verdict on the standard input, a mutant or a run, depends on. For a mutant these are the files that
+# it breaks and the suite: the rest of the series, the programs and scripts/ are worked on meanwhile.
 inputs_id() {
 	local input file paths=("selftests/suites/$1")
 	input=$(cat)
@@ -195,7 +195,7 @@ inputs_id() {
 	} | sha256sum | cut -c -16
 }
 
-# keep NAME ID SUITE VERDICT: record the verdict on the mutant on the standard input, unless the inputs of ID changed meanwhile
+# keep NAME ID SUITE VERDICT: on the mutant on the standard input, unless somebody edited what ID stands for
 keep() {
 	[ "$(inputs_id "$3")" = "$2" ] || return 0
 	{
@@ -205,7 +205,7 @@ keep() {
 	cp "$tmp/verdicts" "$verdicts"
 }
 
-# kept NAME ID: that verdict, if there is one and FRESH is not set
+# kept NAME ID: that verdict, if there is one and it need not be made again
 kept() { [ -z "${FRESH:-}" ] && sed -n "s/^$1 $2 //p" "$verdicts" | grep .; }
 
 declare -A before=()
@@ -219,7 +219,7 @@ for name in "${names[@]}"; do
 done
 step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
 
-# The runs of the unmutated kernel: an id and a run per line.
+# What these are compared with: an id and a run a line.
 mapfile -t runs < <(for name in "${todo[@]}"; do
 	header "$name" Run | sed "s/^/$(suite_of "$name") /"
 done | sort -u | while read -r run; do
@@ -244,7 +244,7 @@ for run in "${runs[@]}"; do
 	step "unmutated $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 done
 
-# some WORD...: only the first few
+# some WORD...: the first few of many
 some() {
 	printf '%s' "$1"
 	shift
@@ -262,7 +262,7 @@ test_mutant() {
 	suite=$(suite_of "$name")
 	[ -z "$(header "$name" Module)" ] || where=$work
 	mapfile -t kernels < <(header "$name" Run | cut -d ' ' -f 1 | sort -u)
-	# The ceiling: git must not find another repository above build/mutants/tree.
+	# The ceiling: what is not in build/mutants/tree is in no git tree.
 	if ! GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$name.patch" >"$tmp/build.log" 2>&1; then
 		verdict="DOES NOT APPLY to ${where#"$TOP/"}"
 	elif ! build "${kernels[@]}" >"$tmp/build.log" 2>&1; then
@@ -282,7 +282,7 @@ test_mutant() {
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || rc=$?
 		if [ $rc -eq "$EX_TIMEOUT" ]; then
-			# A busy machine reaches time limits, too.
+			# A busy machine reaches a limit, too.
 			rc=0
 			# shellcheck disable=SC2086
 			SLOWDOWN=$((2 * ${SLOWDOWN:-1})) run_tests "$dir" $run || rc=$?

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What runs of the suite cost say together.
+"""Combine and judge the results of the suite cost.
 
-usage: bench.py read OUT RUN...      the counts of these folders, into a file
-       bench.py report FILE DIR      DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
-       bench.py judge FILE           the bars alone, passed or missed
-       bench.py compare OLD NEW      what has changed between two files
+usage: bench.py read OUT RUN...      collect the counts of these folders in a file
+       bench.py report FILE DIR      write DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
+       bench.py judge FILE           print which budgets are kept
+       bench.py compare OLD NEW      print what has changed between two files
 
-A count is the least that was measured in a boot, for an interrupt only adds to it, and then the median of the boots.
-exit: 1 if a bar is missed (report, judge), or a count is off by more than 0.1 %, of what waits 1 % (compare).
+A count is the median of all boots. The count of a boot is the least of its samples, because an interrupt only adds to it.
+exit: 1 if a budget is exceeded (report, judge), or if a count differs by more than 0.1 %, for code that waits 1 % (compare).
 """
 
 import json
@@ -38,7 +38,7 @@ def costs(folder):
 
 
 def numbers(folder):
-    """{case: {what: number}}: what was counted beside"""
+    """{case: {what: number}}: other numbers, such as migrations"""
     found = {}
     for name, what, number in re.findall(r"^# count (\S+) (\S+) (\d+)$", (Path(folder) / "ktap").read_text(), re.M):
         found.setdefault(name, {})[what] = int(number)
@@ -78,7 +78,7 @@ def load(file):
 
 
 def counted(file):
-    """{(kernel, group, topology, case, what): numbers of all boots}: what was counted beside, which has no spread"""
+    """{(kernel, group, topology, case, what): numbers of all boots}: other numbers, which have no spread"""
     found = {}
     for run in json.loads(Path(file).read_text())["runs"]:
         for case, c in run["cases"].items():
@@ -101,7 +101,7 @@ def change(old, new):
 
 
 class Report:
-    """The table, and whether the bars are cleared."""
+    """The tables, and whether the budgets are kept."""
 
     def __init__(self, table, runs):
         self.table = table
@@ -122,7 +122,7 @@ class Report:
             self.missed.append(text)
 
     def number(self, case, what, topology=None, kernel="normal"):
-        """The same in each boot, or None."""
+        """A number that is the same in each boot, or None."""
         seen = {run["cases"][case].get(what) for run in self.runs
                 if case in run["cases"] and run["kernel"] == kernel and topology in (None, run["topology"])}
         return seen.pop() if len(seen) == 1 else None
@@ -131,7 +131,7 @@ class Report:
         return any(g == group for g, _, _ in self.table)
 
     def both(self, group, topology):
-        """The cases that both kernels have, which the base must not have alone."""
+        """The cases that both kernels have. A case of the base alone is an error."""
         alone = []
         for (g, t, case), kernels in self.table.items():
             if (g, t) != (group, topology) or case == "clock":
@@ -416,7 +416,7 @@ class Report:
             self.say()
 
     def cover(self):
-        """For the cover letter: plain text, narrow."""
+        """Narrow plain text for the cover letter."""
         rows = []
 
         def both(title, group, topology, cases):
@@ -452,7 +452,7 @@ class Report:
         return "".join(row.rstrip() + "\n" for row in rows)
 
     def curves(self):
-        """{name: [(bytes, instructions a page)]}: over the size of the range"""
+        """{name: [(bytes, instructions for each page)]}"""
         lines = {}
         for (group, _, case), kernels in self.table.items():
             if group not in ("grow", "grow-alias") or case == "clock" or case.endswith(".unmap"):
@@ -509,7 +509,7 @@ def plot(folder, name, title, xlabel, ylabel, lines, log):
 
 
 def judge(file):
-    """The report, of which the lines are complete."""
+    """Return: the complete report."""
     table = load(file)
     runs = json.loads(Path(file).read_text())["runs"]
     r = Report(table, runs)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Name the tests of a run that failed, had a splat, or did not live to see their result.
+"""Print the names of tests that failed, had a splat, or ended without a result.
 
-usage: killers.py DIR [WHY]    WHY: this mutant hangs its test; without it a time limit proves nothing
+usage: killers.py DIR [WHY]    WHY: the mutant is expected to hang its test. Otherwise a time limit is no proof
 
-For mutants.sh. When no test was running, the run ended with "timeout" or "boot".
+Used by mutants.sh. If no test was running, the name is "timeout" or "boot".
 """
 
 import json

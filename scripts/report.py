@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Write the results of the last `make`, `make demo` or `make test` as one page.
+"""Write the results of the last `make`, `make demo`, `make test` or `make soak` as one page.
 
 usage: report.py [RESULTS]
 
 Reads RESULTS/latest (default: results/latest), the results of each run that it
-names, and RESULTS/bench/raw.json if that exists. Writes RESULTS/report/index.html,
-which needs no network and no script, and prints its path. Links to logs are
-relative: RESULTS can be copied elsewhere as a whole.
-exit: 0 written, whatever the verdict is; 2 usage, or no results
+names, and RESULTS/bench/raw.json if it exists. Writes RESULTS/report/index.html and
+prints its path. The page needs no network and no script. Links to logs are
+relative, so RESULTS can be copied elsewhere as a whole.
+
+exit: 0 the page was written, also if tests failed; 2 wrong usage, or no results
 """
 
 import html

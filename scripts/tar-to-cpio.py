@@ -4,7 +4,7 @@
 
 usage: tar-to-cpio.py FOLDER <TAR >CPIO
 
-All of it comes to lie below FOLDER. Devices and the like are left out, and the time of files,
+Everything is placed below FOLDER. Devices and other special files are left out. So are time stamps,
 which the kernel would drop.
 """
 

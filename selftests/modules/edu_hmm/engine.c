@@ -3,7 +3,8 @@
  * The DMA engine and the interrupt of QEMU's edu device (docs/specs/edu in its source).
  *
  * The engine only moves bytes between a bus address and a buffer inside the device. The CPU cannot
- * access this buffer, so data of the caller take two transfers, by way of a page of coherent memory.
+ * access this buffer, so data of the caller take two transfers, by way of a page of coherent
+ * memory.
  */
 #include <linux/interrupt.h>
 #include <linux/io.h>
@@ -43,7 +44,7 @@ irqreturn_t edu_engine_irq(int irq, void *data)
 }
 
 /**
- * edu_engine_start - let the DMA engine go
+ * edu_engine_start - start a transfer of the DMA engine
  * @edu: the device
  * @dma: DMA address of the memory
  * @len: number of bytes, at most EDU_HMM_ASYNC_BYTES
@@ -70,11 +71,11 @@ void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_dire
 }
 
 /**
- * edu_engine_wait - wait for the end of what edu_engine_start() began
- * @edu: the device, under the same locks as for edu_engine_start(), or that of a mirror with
- *   something mapped
+ * edu_engine_wait - wait for the end of the transfer that edu_engine_start() began
+ * @edu: the device, with the locks of edu_engine_start(), or with the lock of a mirror that has
+ *   pages mapped
  *
- * Return: 0, or -EIO if the device does not answer. It then cannot do any DMA any more.
+ * Return: 0, or -EIO if the device does not answer. The device can then do no more DMA.
  */
 int edu_engine_wait(struct edu *edu)
 {

@@ -40,7 +40,7 @@ sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_F
 scripts/topology.py --check || rc=$EX_FAIL
 # The licence line of each script and source.
 git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
-	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
+	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|js|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
 	xargs -r -d '\n' grep -LE '^(#|//|/\*) SPDX-License-Identifier: GPL-2\.0-only( WITH Linux-syscall-note)?( \*/)?$' |
 	sed 's/$/ has no line "SPDX-License-Identifier: GPL-2.0-only"/' | { ! grep . >&2; } || rc=$EX_FAIL
 mapfile -t texts < <(git ls-files '*.md')

@@ -92,8 +92,8 @@ struct edu_hmm_register {
  * the last block that were mapped before are written again.
  *
  * Errors: EIO, a page could not be DMA mapped (/dev/edu_odpN: EFAULT); ETIME, pages were
- * invalidated again and again for a minute; EHWPOISON, the memory is bad. For /dev/edu_odpN: EINVAL also if a
- * page is small in spite of EDU_HMM_HUGETLB.
+ * invalidated again and again for a minute; EHWPOISON, the memory is bad. For /dev/edu_odpN: EINVAL
+ * also if a page is small in spite of EDU_HMM_HUGETLB.
  */
 struct edu_hmm_fault {
 	__u64 addr;

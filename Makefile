@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The verbs; the work is in scripts/. `make help` lists them.
+# The commands. The work is in scripts/. `make help` lists the commands.
 
-# One verb at a time, whatever -j says: the scripts use all processors themselves.
+# One command at a time, even with -j, because the scripts use all processors themselves.
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -10,69 +10,69 @@ SUITES ?=
 TOPOLOGIES ?=
 TOPOLOGY ?= switch
 export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION FRESH
-# Of the scripts alone: whoever has such variables means something else.
+# Variables of the scripts. In the environment of the user they mean something else.
 unexport BUILD PATCHES MAILS
-# Progress counts from here.
+# Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
-all: kernel-core ## the main job: build, boot each topology, print the table
+all: kernel-core ## build the kernel, boot six topologies, print how device memory was reached
 	@scripts/run.sh
 
-demo: kernel-normal ## a GPU and an adapter, without and with the feature: a table
+demo: kernel-normal ## GPU and adapter take turns, without and with the feature: print what is copied
 	@scripts/run.sh demo
 
-test: kernel-normal kernel-debug ## all tests, or SUITES="hmm ..." TOPOLOGIES="switch ..."
+test: kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-check: tree ## is it ready for review? CHECKS="form gcc ..." or CHECKS=fast
+check: tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
 	@scripts/check.sh "$(CHECKS)"
 
-check-self: tree ## do the checks reject what is bad?
+check-self: tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
-mutants: tree ## break the patches line by line: which test notices? MUTANTS="..." for a part; goes on where it was stopped
+mutants: tree ## break the patches line by line, and print which test notices; MUTANTS="..." for a part; continues where it stopped
 	@scripts/mutants.sh $(MUTANTS)
 
-mutants-sample: tree ## the same by rule, drawn from the lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
+mutants-sample: tree ## the same for random lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
-bench: kernel-normal kernel-unpatched ## what the patches cost and save, in guest instructions: results/bench (needs gnuplot)
+bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions (needs gnuplot)
 	@scripts/bench.sh
 
-bench-compare: ## the last `make bench` against the one before, or FILE=raw.json
+bench-compare: ## compare the last `make bench` with the one before, or with FILE=raw.json
 	@scripts/bench.sh --compare $(FILE)
 
-# Though mutants survive.
-soak: ## what takes too long for CI; goes on where it was stopped (FRESH=1: from the beginning)
+# -k: also run the tests if mutants survive.
+soak: ## the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
 	@$(MAKE) -k mutants soak-runs
 
 soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-boot: kernel-normal ## a shell in the guest: TOPOLOGY=switch
+boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"
 
-apply: ## the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
+apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
 	@scripts/apply.sh
 
-mbox: ## the mails to submit the series with, nothing is sent: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
+mbox: ## write the mails of the series, send nothing: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
 	@scripts/mbox.sh
 
-refresh: base ## try the series on another base: BASE=7.3@trixie-backports, a tarball, or dir@commit
+refresh: base ## try to apply the series to another kernel: BASE=7.3@trixie-backports, a tarball, or dir@commit
 	@scripts/refresh.sh "$(BASE)"
 
-tree: base ## build/tree: the base with the series, one commit per patch
+tree: base ## make build/tree: the base with the series, one commit per patch
 	@scripts/tree.sh
 
-export: ## the commits of build/tree back to patches/
+export: ## write the commits of build/tree back to patches/
 	@scripts/export.sh
 
-kernels: kernel-normal kernel-debug ## the kernels of make test
+kernels: kernel-normal kernel-debug ## build the kernels of make test
 
-# What the table needs of the kernel normal.
+# The part of the kernel normal that `make` boots.
 kernel-core: tree
 	@scripts/kernel.sh core normal
 
@@ -82,7 +82,7 @@ kernel-normal: tree
 kernel-debug: tree
 	@scripts/kernel.sh build debug
 
-# Only for soak, both.
+# These two are only for soak.
 kernel-debug-gpu: tree
 	@scripts/kernel.sh build debug-gpu
 
@@ -98,22 +98,22 @@ base: deps
 deps:
 	@scripts/deps.sh
 
-topology: ## a picture of each topology: results/topology, selftests/pictures (needs graphviz)
+topology: ## draw the topologies: results/topology, selftests/pictures (needs graphviz)
 	@scripts/topology.py
 
-report: ## the results of the last make, make demo or make test as a page: results/report/index.html
+report: ## write the last results as a page: results/report/index.html
 	@scripts/report.py
 
-check-scripts: ## shellcheck, shfmt, sorted fragments, pictures up to date
+check-scripts: ## check our own files: shellcheck, shfmt, licences, pictures, names in the documentation
 	@scripts/check-scripts.sh
 
-clean: ## build/ and results/ (build/tree too: refused while it has work that is not in patches/)
+clean: ## remove build/ and results/ (refused while build/tree has work that is not in patches/)
 	@scripts/clean.sh
 
-distclean: ## also the cache: the base and ccache
+distclean: ## also remove the cache: the base and ccache
 	@scripts/clean.sh --all
 
-help: ## this
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
-	@echo 'If a verb fails, make prints "Error N", where N is the exit code of its script (scripts/README.md, "Exit codes"),'
-	@echo 'and make itself ends with 2, whatever N is. Call the script to get N: scripts/test.sh in place of make test.'
+	@echo 'If a command fails, make prints "Error N", where N is the exit code of its script (scripts/README.md, "Exit codes"),'
+	@echo 'and make itself exits with 2, whatever N is. To get N, call the script itself: scripts/test.sh instead of make test.'

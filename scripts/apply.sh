@@ -45,13 +45,13 @@ while IFS= read -r p; do
 done < <(series_patches)
 [ "${#patches[@]}" -gt 0 ] || die "SERIES=${SERIES:-}: no such series; there are: $(cut -d / -f 1 "$PATCHES/series" | uniq | xargs)"
 
-# undisturbed ARG...: git in a tree of the user. No hooks, and no process that stays behind. A session of its own, for an
-# interrupt that comes to git when it has just made a lock would leave the lock.
+# undisturbed ARG...: git in a tree of the user, without hooks and without background processes. It runs in a session of its
+# own, because an interrupt could leave a lock file behind.
 undisturbed() {
 	setsid git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c maintenance.auto=false -C "$@" </dev/null &
 	wait "$!"
 }
-# die_unchanged CODE MESSAGE
+# die_unchanged CODE MESSAGE: say why git failed, and that the tree is unchanged
 die_unchanged() {
 	grep -v '^hint:' "$tmp/log" | sed '/^Patch failed at /,$d' >&2
 	die -c "$1" "$2; $dir is as it was before"
@@ -71,15 +71,15 @@ trap cleanup EXIT
 
 start=$(git -C "$dir" rev-parse HEAD)
 step "applying ${#patches[@]} patches on branch $branch of $dir"
-# Only the files that the patches touch come to be there: git am takes what is missing from the index.
+# No files are checked out. git am takes those that it needs from the index.
 {
 	undisturbed "$dir" worktree add -q --detach --no-checkout "$worktree" "$start" && undisturbed "$worktree" read-tree HEAD
 } >"$tmp/log" 2>&1 || die_unchanged "$EX_USAGE" "git cannot make a temporary worktree"
-# LC_ALL: what die_unchanged leaves out is in English.
+# LC_ALL: die_unchanged looks for English messages.
 LC_ALL=C undisturbed "$worktree" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$tmp/log" 2>&1 || {
 	n=$(cat "$(git -C "$worktree" rev-parse --git-path rebase-apply/next)" 2>/dev/null || echo 1)
 	p=${patches[n - 1]}
-	# It may have failed later: a key that does not sign, a disk that is full.
+	# Even if the patch applies, the commit can fail: the key does not sign, the disk is full.
 	undisturbed "$worktree" read-tree HEAD
 	! undisturbed "$worktree" apply --cached --check "$p" 2>/dev/null ||
 		die_unchanged "$EX_USAGE" "git cannot commit ${p#"$PATCHES/"}, which does apply"
@@ -87,7 +87,7 @@ LC_ALL=C undisturbed "$worktree" am -q --no-3way --keep-non-patch --no-scissors 
 }
 commit=$(git -C "$worktree" rev-parse HEAD)
 
-# That took a while, in which you may have worked.
+# The user may have worked in the tree meanwhile.
 check_tree "$dir"
 [ "$(git -C "$dir" rev-parse HEAD)" = "$start" ] || die "$dir: is on another commit than at the beginning: run this again"
 git -C "$dir" diff --name-only --no-renames --diff-filter=A -z "$start" "$commit" >"$tmp/added"
@@ -97,7 +97,7 @@ done <"$tmp/added"
 
 trap '' HUP INT TERM
 undisturbed "$dir" checkout -q --no-track -b "$branch" "$commit" 2>"$tmp/log" || {
-	# A full disk ends it half way.
+	# If the disk is full, only some files were written.
 	(cd "$dir" && xargs -0 rm -f) <"$tmp/added"
 	undisturbed "$dir" reset -q --hard 2>/dev/null ||
 		die "$dir: git can write neither branch $branch nor what was there before ($(tail -n 1 "$tmp/log")): mend that, then git reset --hard"

@@ -15,7 +15,7 @@ needs the Python modules on which Debian's package b4 depends.
 END
 }
 no_arguments "$@"
-# One that is stable: it stays the same.
+# A stable release, so the version does not change.
 suite=trixie
 
 found() { # B4
@@ -40,7 +40,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 "$TOP/scripts/debian-package.sh" --only "$tmp/out" $suite b4 ||
 	die "b4 0.14 or later cannot be had: set B4 to one"
-# Not by PYTHONPATH, which the programs that b4 starts would inherit.
+# PYTHONPATH would be inherited by the programs that b4 starts.
 cat >"$tmp/out/b4" <<'END'
 #!/usr/bin/python3
 import os, sys

@@ -24,7 +24,7 @@ version=$(base_field version) commit=$(base_field commit) sha256=$(base_field sh
 read -r package package_version <<<"$(base_field package)"
 mkdir -p "$BUILD" "$CACHE"
 
-# Two checkouts of this project may share the cache: one fills it, the other waits.
+# Two clones of this project may share the cache. One fills it, and the other one waits.
 exec 8>"$CACHE/base.lock"
 flock -n 8 || {
 	step "base: waiting for another run that fetches the base"
@@ -35,7 +35,7 @@ trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# import TARBALL: into the cache, where it appears when it is whole.
+# import TARBALL: unpack it in the cache. The result appears there when it is complete.
 import() {
 	local sum
 	step "base: checking and importing $1 (about a minute)"
@@ -51,8 +51,8 @@ import() {
 	mv "$tmp/import.git" "$CACHE/$commit.git"
 }
 
-# fetch_package SOURCE...: the package of the first apt source that has this very version, into $tmp/*.deb. apt works
-# on a configuration of its own: the machine's sources need not have these suites, and are left as they are.
+# fetch_package SOURCE...: download the package from the first apt source that has this version, to $tmp/*.deb. apt uses a
+# configuration of its own, because the machine's sources need not have these suites.
 fetch_package() {
 	local line apt=$tmp/apt keyring
 	command -v apt-get >/dev/null || return 1
@@ -64,7 +64,7 @@ fetch_package() {
 		step "base: looking for $package $package_version in $line"
 		rm -rf "$apt"
 		mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
-		# An index may be old: which package is right is decided by the checksum in patches/BASE.
+		# The index may have expired. The checksum in patches/BASE decides whether the package is right.
 		printf 'deb [arch=amd64 signed-by=%s check-valid-until=no] %s main\n' "$keyring" "$line" >"$apt/sources.list"
 		: >"$apt/status"
 		local opts=(-q
@@ -104,7 +104,7 @@ fetch() {
 	step "base: fetching $tag from $url"
 	rm -rf "$tmp/import.git"
 	kgit "$tmp" init -q --bare import.git
-	# git has no limit on the time to connect: ask something small first
+	# git has no time limit for connecting, so a small request comes first.
 	{ timeout 60 git ls-remote -q "$url" "refs/tags/$tag" >/dev/null &&
 		GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
 			git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag"; } ||
@@ -113,7 +113,7 @@ fetch() {
 	mv "$tmp/import.git" "$CACHE/v$version.git"
 }
 
-# Which repository, and which commit of it.
+# The repository, and its commit.
 if [ -n "${KERNEL_TREE:-}" ]; then
 	check_tree "$KERNEL_TREE"
 	repo=$(cd "$KERNEL_TREE" && pwd)
@@ -149,7 +149,7 @@ else
 	need_space "$BUILD" 12
 	[ -z "$tmp" ] || rm -rf "$tmp"
 	tmp=$(mktemp -d "$BUILD/base.XXXXXX")
-	# The user's git tree is cloned under the user's configuration: safe.directory may be what lets it be read.
+	# With the user's configuration, because safe.directory may be needed to read the tree.
 	git clone -q --template= --no-checkout --no-tags "$repo" "$tmp/base"
 	mkdir -p "$tmp/base/.git/info"
 	printf '/out-*/\n' >"$tmp/base/.git/info/exclude"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What runs of the suite cost say together.
+"""Combine and judge the results of the suite cost.
 
-usage: bench.py read OUT RUN...      the counts of these folders, into a file
-       bench.py report FILE DIR      DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
-       bench.py judge FILE           the bars alone, passed or missed
-       bench.py compare OLD NEW      what has changed between two files
+usage: bench.py read OUT RUN...      collect the counts of these folders in a file
+       bench.py report FILE DIR      write DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
+       bench.py judge FILE           print which budgets are kept
+       bench.py compare OLD NEW      print what has changed between two files
 
-A count is the least that was measured in a boot, for an interrupt only adds to it, and then the median of the boots.
-exit: 1 if a bar is missed (report, judge), or a count is off by more than 0.1 %, of what waits 1 % (compare).
+A count is the median of all boots. The count of a boot is the least of its samples, because an interrupt only adds to it.
+exit: 1 if a budget is exceeded (report, judge), or if a count differs by more than 0.1 %, for code that waits 1 % (compare).
 """
 
 import json
@@ -20,13 +20,13 @@ from statistics import median
 
 FAIL, USAGE = 1, 2
 
-# What callers that do not ask for aliases may take, as a part of what they take in the base. A snapshot that meets a private
-# page of others in each of 512 entries looks at the owner in a function of its own, and does nothing else.
+# The budget of callers that do not ask for aliases, relative to the base. A snapshot with private pages of others in all of 512
+# entries calls a function for each to compare the owner, and does nothing else.
 MAY_TAKE = 1.03
 MAY_TAKE_OF = {r"other\.pte\.look": 1.10}
-# These wait for a grace period or another thread, which does not always take the same.
+# These cases wait for a grace period or another thread, whose time varies.
 WAITS = r"revoke\.(exit|unbind)\..*"
-# What the exporter does (test_hmm) to move its pages is not what others pay for the walk.
+# The work of the exporter (test_hmm) to migrate its pages is not part of the cost of the walk.
 NOT_JUDGED = r"clock|other\..*\.write"
 
 
@@ -38,7 +38,7 @@ def costs(folder):
 
 
 def numbers(folder):
-    """{case: {what: number}}: what was counted beside"""
+    """{case: {what: number}}: other numbers, such as migrations"""
     found = {}
     for name, what, number in re.findall(r"^# count (\S+) (\S+) (\d+)$", (Path(folder) / "ktap").read_text(), re.M):
         found.setdefault(name, {})[what] = int(number)
@@ -78,7 +78,7 @@ def load(file):
 
 
 def counted(file):
-    """{(kernel, group, topology, case, what): numbers of all boots}: what was counted beside, which has no spread"""
+    """{(kernel, group, topology, case, what): numbers of all boots}: other numbers, which have no spread"""
     found = {}
     for run in json.loads(Path(file).read_text())["runs"]:
         for case, c in run["cases"].items():
@@ -101,7 +101,7 @@ def change(old, new):
 
 
 class Report:
-    """The table, and whether the bars are cleared."""
+    """The tables, and whether the budgets are kept."""
 
     def __init__(self, table, runs):
         self.table = table
@@ -122,7 +122,7 @@ class Report:
             self.missed.append(text)
 
     def number(self, case, what, topology=None, kernel="normal"):
-        """The same in each boot, or None."""
+        """A number that is the same in each boot, or None."""
         seen = {run["cases"][case].get(what) for run in self.runs
                 if case in run["cases"] and run["kernel"] == kernel and topology in (None, run["topology"])}
         return seen.pop() if len(seen) == 1 else None
@@ -131,7 +131,7 @@ class Report:
         return any(g == group for g, _, _ in self.table)
 
     def both(self, group, topology):
-        """The cases that both kernels have, which the base must not have alone."""
+        """The cases that both kernels have. A case of the base alone is an error."""
         alone = []
         for (g, t, case), kernels in self.table.items():
             if (g, t) != (group, topology) or case == "clock":
@@ -164,7 +164,7 @@ class Report:
             return
         self.say("## RDMA: on-demand paging of RAM")
         self.say()
-        self.say("Instructions per page, to map and to unmap it. `virt`: for a device that does no DMA (rxe).")
+        self.say("Instructions for each page: mapping + unmapping. `virt` is a device that does no DMA (rxe).")
         self.say()
         self.say("| topology | case | pages | base | patched | fault | fault and unmap | spread |")
         self.say("|---|---|--:|--:|--:|--:|--:|--:|")
@@ -190,9 +190,9 @@ class Report:
     def alias(self):
         if not self.measured("alias"):
             return
-        self.say("## B1: device memory, by its alias and by migration to RAM")
+        self.say("## B1: device memory, by alias and by migration to RAM")
         self.say()
-        self.say("Instructions per page. Without the copy: less what `copy_highpage()` or `memcpy_fromio()` take for as many pages.")
+        self.say("Instructions for each page. The columns \"without the copy\" leave out `copy_highpage()` or `memcpy_fromio()`.")
         self.say()
         self.say("| case | pages | alias | migration | without the copy | times | without the copy | spread |")
         self.say("|---|--:|--:|--:|--:|--:|--:|--:|")
@@ -217,10 +217,10 @@ class Report:
     def pingpong(self):
         if not self.measured("pingpong"):
             return
-        self.say("## B2: a device and its peer use the same memory by turns")
+        self.say("## B2: a device and its peer take turns at the same memory")
         self.say()
-        self.say("A round: the peer looks up 512 pages, then the device does, and migrates what is no longer in its memory. Bytes "
-                 "copied: 4096 for each page.")
+        self.say("In a round the peer looks up 512 pages. Then the device looks them up, and migrates those back that have left its memory. "
+                 "Each migration copies 4096 bytes.")
         self.say()
         self.say("| case | instructions a round | pages to RAM | pages to the device | spread |")
         self.say("|---|--:|--:|--:|--:|")
@@ -240,7 +240,7 @@ class Report:
             return
         self.say("## B3: no alias for some of 512 pages")
         self.say()
-        self.say("| case | pages without | migrate | walks | instructions | all of it by migration | spread |")
+        self.say("| case | pages without alias | migrated | walks | instructions | if all migrate | spread |")
         self.say("|---|--:|--:|--:|--:|--:|--:|")
         good = True
         for kind, wanted in (("pte", (0, 1, 51, 256, 512)), ("pmd", (0, 1))):
@@ -265,7 +265,7 @@ class Report:
             return
         self.say("## B8: prefetch of device memory, without faults")
         self.say()
-        self.say("| case | pages, all found | instructions a page | spread |")
+        self.say("| case | pages found | instructions for each page | spread |")
         self.say("|---|--:|--:|--:|")
         for case, value in rows:
             self.say(f"| {case} | {value[1]} | {per_page(value)} | {value[2]:.2f} % |")
@@ -282,10 +282,10 @@ class Report:
             return
         self.say("## B4: up to four importers")
         self.say()
-        self.say("Each maps 512 pages of device memory for itself, one after the other, as on-demand paging does. Where there is no "
-                 "alias the first makes them migrate, and the others find them in RAM. That the device wants them back is not counted.")
+        self.say("The importers map 512 pages of device memory one after the other, as on-demand paging does. Without aliases the pages "
+                 "migrate for the first importer, and the others find them in RAM. Migrating them back is not counted.")
         self.say()
-        self.say("| pages | importers | by the alias | migrate | without alias | migrate for the first | for the others | times | spread |")
+        self.say("| pages | importers | by alias | migrated | without alias | migrated for the first | for the others | times | spread |")
         self.say("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
         moved, less = True, True
         for (kind, n), (alias, fallback) in cases.items():
@@ -300,11 +300,11 @@ class Report:
             (a1, f1), (a4, f4) = cases[kind, 1], cases[kind, 4]
             more = (a4[0] - a1[0]) / 3 - (f4[0] - f1[0]) / 3
             if more > 0:
-                self.say(f"{kind}: an importer more takes {more / 512:.1f} instructions a page more by the alias than in RAM, so that one "
-                         f"migration, there and never back, is cheaper from {1 + (f1[0] - a1[0]) / more:.0f} importers on.")
+                self.say(f"{kind}: each further importer takes {more / 512:.1f} instructions more for a page by alias than for a page in RAM. So a "
+                         f"single migration without a way back is cheaper from {1 + (f1[0] - a1[0]) / more:.0f} importers on.")
             else:
-                self.say(f"{kind}: an importer more takes {-more / 512:.1f} instructions a page less by the alias than in RAM: there is no "
-                         "number of importers from which migration is cheaper.")
+                self.say(f"{kind}: each further importer takes {-more / 512:.1f} instructions less for a page by alias than for a page in RAM. So "
+                         "migration is not cheaper for any number of importers.")
             self.say()
         self.bar(moved, "nothing migrates by the alias; without it each page does once, for the first importer")
         self.bar(less, "the alias takes less for one to four importers")
@@ -319,9 +319,9 @@ class Report:
         self.say("## B5: more device memory than BAR")
         self.say()
         numbers = [self.number("small.pte.4096", what) for what in ("aliases", "migrated", "walks", "errors")]
-        self.say(f"test_hmm, 4096 pages and room for {numbers[0]} in the BAR: {numbers[0]} are reached by the alias, {numbers[1]} migrate, "
-                 f"{numbers[2]} walks (one more for each page table with pages that migrate), {small[0]:.0f} instructions; the second "
-                 f"time nothing migrates. Pages with wrong data: {numbers[3]}.")
+        self.say(f"test_hmm has 4096 pages, and room for {numbers[0]} in the BAR. {numbers[0]} pages are reached by alias, and {numbers[1]} migrate. "
+                 f"This takes {numbers[2]} walks (one more for each page table with pages that migrate) and {small[0]:.0f} instructions. "
+                 f"The second time nothing migrates. Pages with wrong data: {numbers[3]}.")
         self.say()
         self.bar(numbers[3] == 0, "no errors: each alias leads to its page")
 
@@ -335,11 +335,11 @@ class Report:
             return
         self.say("## B6: importers lose their mappings")
         self.say()
-        self.say("512 pages, which so many importers have mapped: they migrate to RAM, are unmapped, the importers give them up, the process "
-                 "ends, the exporter's driver is unbound. Unmapping: the importers' part of it, for each and a page. `exit` and `unbind` "
-                 "contain waiting, which counts as instructions.")
+        self.say("Importers have mapped 512 pages. Then the pages migrate to RAM (`migrate`), are unmapped (`munmap`), or are given up by the "
+                 "importers (`release`), the process ends (`exit`), or the driver of the exporter is unbound (`unbind`). \"Unmapping\" is the "
+                 "part of one importer, for each page. `exit` and `unbind` include waiting, which counts as instructions.")
         self.say()
-        self.say("| case | importers | instructions | more by the last | unmapping | notifiers called | pages unmapped | migrated | wrong data | spread |")
+        self.say("| case | importers | instructions | of the last importer | unmapping | notifiers called | pages unmapped | migrated | wrong data | spread |")
         self.say("|---|" + "--:|" * 9)
         good, flat, dearer = {name for name, _ in rows} == set(names), [], []
         for name, n in rows:
@@ -375,9 +375,9 @@ class Report:
             return
         self.say("## B7: DMA map and IOMMU calls for 2 MiB")
         self.say()
-        self.say("In on-demand paging. DMA: pages mapped by `dma_map_phys()` or `dma_iova_link()`, which is what `HMM_PFN_DMA_MAPPED` without "
-                 "`HMM_PFN_P2PDMA_BUS` says. IOMMU: calls of `map_range()`, `unmap_range()` and of the invalidation of its cache, counted "
-                 "between core and page table; an IOVA that stays is flushed at once, also where the IOMMU is lazy.")
+        self.say("On-demand paging. DMA counts pages that are mapped by `dma_map_phys()` or `dma_iova_link()`: those with `HMM_PFN_DMA_MAPPED` "
+                 "and without `HMM_PFN_P2PDMA_BUS`. IOMMU counts calls of `map_range()`, `unmap_range()` and `iotlb_sync()`. The MR keeps its "
+                 "IOVAs, so an unmapped page is flushed at once, also if the IOMMU is lazy.")
         self.say()
         self.say("| topology | memory | DMA, base | patched | IOMMU map, base | patched | unmap, base | patched | flush, base | patched |")
         self.say("|---|---|" + "--:|" * 8)
@@ -402,21 +402,21 @@ class Report:
         link = {how: (self.get("maps", "root-ports-iommu", f"link.{how}"), self.get("maps", "root-ports-iommu", f"link.{how}.unmap"))
                 for how in ("page", "range", "folio")}
         if all(a and b for a, b in link.values()):
-            self.say("Why not one for a folio, in instructions a page, by `dma_iova_link()` and `dma_iova_unlink()`:")
+            self.say("Why each page of a folio is mapped by itself (instructions for each page, `dma_iova_link()` and `dma_iova_unlink()`):")
             self.say()
             self.say("| | map | unmap |")
             self.say("|---|--:|--:|")
-            for how, text in (("page", "page by page, as `hmm_dma_map_pfn()` does"), ("range", "mapped page by page, unmapped at once"),
-                              ("folio", "all at once")):
+            for how, text in (("page", "page by page, as `hmm_dma_map_pfn()` does"), ("range", "mapped page by page, unmapped in one call"),
+                              ("folio", "mapped and unmapped in one call")):
                 self.say(f"| {text} | {' | '.join(per_page(v) for v in link[how])} |")
             self.say()
-            self.say(f"When one page of a folio that was mapped at once is unmapped, {self.number('link.folio', 'lost-by-one')} pages have lost "
-                     "their mapping: the IOMMU API cannot unmap a part (`iommu_unmap()`). The pages of an ODP MR come and go one by one, and the "
-                     "device still uses the others. An MR of huge pages, which can only lose them as a whole, has the one call.")
+            self.say(f"If a folio was mapped in one call, unmapping one of its pages unmaps {self.number('link.folio', 'lost-by-one')} pages, because "
+                     "`iommu_unmap()` cannot unmap a part. The pages of an ODP MR are unmapped one by one, while the device still uses the "
+                     "others. An MR of huge pages loses them only as a whole, so it uses one call.")
             self.say()
 
     def cover(self):
-        """For the cover letter: plain text, narrow."""
+        """Narrow plain text for the cover letter."""
         rows = []
 
         def both(title, group, topology, cases):
@@ -452,7 +452,7 @@ class Report:
         return "".join(row.rstrip() + "\n" for row in rows)
 
     def curves(self):
-        """{name: [(bytes, instructions a page)]}: over the size of the range"""
+        """{name: [(bytes, instructions for each page)]}"""
         lines = {}
         for (group, _, case), kernels in self.table.items():
             if group not in ("grow", "grow-alias") or case == "clock" or case.endswith(".unmap"):
@@ -467,7 +467,7 @@ class Report:
         if not lines:
             return
         sizes = sorted({size for points in lines.values() for size, _ in points})
-        self.say("## Growth: instructions a page over the size of the range")
+        self.say("## Growth: instructions for each page by the size of the range")
         self.say()
         self.say(f"| | {' | '.join(human(size) for size in sizes)} |")
         self.say("|---|" + "--:|" * len(sizes))
@@ -475,7 +475,7 @@ class Report:
         for name, points in lines.items():
             cost = dict(points)
             self.say(f"| {name} | {' | '.join(f'{cost[s]:.1f}' if s in cost else '' for s in sizes)} |")
-            # From 2 MiB on the fixed part of a call is of no account.
+            # From 2 MiB on the fixed cost of a call does not matter.
             large = [c for s, c in points if s >= 2 << 20]
             if large and max(large) > 1.03 * large[0]:
                 steep.append(name)
@@ -509,7 +509,7 @@ def plot(folder, name, title, xlabel, ylabel, lines, log):
 
 
 def judge(file):
-    """The report, of which the lines are complete."""
+    """Return: the complete report."""
     table = load(file)
     runs = json.loads(Path(file).read_text())["runs"]
     r = Report(table, runs)
@@ -519,8 +519,8 @@ def judge(file):
     r.say("# Benchmarks")
     r.say()
     r.say(f"Guest instructions: QEMU {runs[0]['qemu']} (TCG), `-icount shift=0,sleep=off`, one processor. Linux {runs[0]['base']}, "
-          f"{kernels}. {boots} boots of each; a count is the least measured in a boot, and then the median of the boots; the spread is "
-          "that between boots.")
+          f"{kernels}. Each kernel was booted {boots} times. A figure is the median of the boots, of the least count in each boot. "
+          "The spread is that between boots.")
     r.say()
     r.others()
     r.odp()

@@ -52,8 +52,8 @@ out=$TOP/results/bench
 measure() { # DIR KERNEL TOPOLOGY GROUP
 	local topology=$3
 	[ -f "$TOP/selftests/topologies/$3" ] || topology=$TOP/selftests/suites/cost/$3
-	# A nanosecond is an instruction here: to verify the APIC timer takes more of them than the rest of the boot (and fails).
-	# And a case of 1 GiB says nothing for long.
+	# One nanosecond is one instruction here. Calibration of the APIC timer would take longer than the rest of the boot, and
+	# fail. A case of 1 GiB prints nothing for a long time.
 	SILENCE_TIMEOUT=${SILENCE_TIMEOUT:-600} \
 		"$TOP/scripts/vm.sh" run -q -a noapictimer -o "$1" "$2" "$topology" "/suites/cost/run" "$4"
 }

@@ -1,11 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Run shellcheck and shfmt over every shell script, or those named; check licences, the order of what has one, the
-# pictures, and that what the texts name is there.
+# Check our own files: shell scripts, licences, sorted lists, pictures, and names in the documentation.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 [ "${1:-}" != --help ] || {
-	echo "usage: check-scripts.sh [FILE...]   (needs shellcheck and shfmt)"
+	cat <<'END'
+usage: check-scripts.sh [FILE...]
+
+Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
+files. Then checks that each script and source has its licence line, that kernel
+configuration fragments and package lists are sorted, that the pictures of the
+topologies are up to date, and that the documentation names no check, suite, mutant,
+topology or file that does not exist.
+END
 	exit 0
 }
 for t in shellcheck shfmt; do
@@ -31,13 +38,13 @@ for f in kernel-config/*.config; do
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/topology.py --check || rc=$EX_FAIL
-# The licence (COPYING) of each script and source.
+# The licence line of each script and source.
 git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
-	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
+	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|js|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
 	xargs -r -d '\n' grep -LE '^(#|//|/\*) SPDX-License-Identifier: GPL-2\.0-only( WITH Linux-syscall-note)?( \*/)?$' |
 	sed 's/$/ has no line "SPDX-License-Identifier: GPL-2.0-only"/' | { ! grep . >&2; } || rc=$EX_FAIL
 mapfile -t texts < <(git ls-files '*.md')
-# What to type, as the texts say it, and where they link to.
+# The documentation: names in commands, then links.
 while IFS='= ' read -r -a words; do
 	case ${words[0]} in
 	CHECKS) where=scripts/checks/ suffix='' ;;

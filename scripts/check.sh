@@ -69,7 +69,7 @@ done
 upstream=${TREE:-$BUILD/tree}
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
 dir=$BUILD/check
-# What mbox.sh goes by: verdict, patches, tree.
+# For mbox.sh, a file for each check: exit code, hash of the patches, tree.
 verdicts=$dir/verdicts
 results=$TOP/results/check
 mkdir -p "$dir" "$results" "$verdicts"
@@ -78,14 +78,14 @@ exec 8>"$dir/lock"
 flock -n 8 || die "$dir is in use by another check.sh"
 scratch "$dir"
 
-# Only what these checks need.
+# Only the packages that these checks need.
 grep -E "# (.*, )?($(
 	IFS='|'
 	echo "${names[*]}"
 ))([,:]|$)" "$checks/packages" >"$tmp/packages" || true
 "$TOP/scripts/deps.sh" "$tmp/packages"
 
-# share FROM TO: a clone that shares the objects of the other, and sees new ones, too; nothing is checked out
+# share FROM TO: a clone that shares the objects of FROM, also new ones. Nothing is checked out.
 share() {
 	kgit "$dir" clone -q --template= --no-checkout --shared "$1" "$2"
 	mkdir -p "$2/.git/info"
@@ -108,8 +108,8 @@ if [ -n "$slow" ]; then
 	kgit "$dir/tree" checkout -q --detach -f "$head"
 fi
 
-# small NAME COMMIT [PARENT]: a commit in $work with those of the files of COMMIT that the check looks at: git takes a tenth
-# of the time
+# small NAME COMMIT [PARENT]: a commit in $work with only those files of COMMIT that the check reads. git then takes a tenth of
+# the time.
 mapfile -t named < <({
 	kgit "$upstream" diff --name-only --no-renames "$base" "$head"
 	series_patches | (cd "$PATCHES" && xargs cat) | cat - "$checks"/*/bad/*.patch "$checks"/*/bad/*/*/*.patch |
@@ -125,7 +125,7 @@ small() {
 	kgit "$work" commit-tree -m "${2:0:12}" ${3:+-p "$3"} "$(GIT_INDEX_FILE=$tmp/few kgit "$work" write-tree)"
 }
 
-# run NAME OUT FROM TO PATCHES PROJECT: the exit code of the check; its line is in $tmp/line
+# run NAME OUT FROM TO PATCHES PROJECT: run the check. Returns its exit code; its line is in $tmp/line.
 run() {
 	local rc=0
 	rm -rf "$2"
@@ -141,7 +141,7 @@ run() {
 	return "$rc"
 }
 
-# rejects NAME CASE: is the bad input rejected, and for the reason that is expected?
+# rejects NAME CASE: does the check reject this bad input, for the expected reason?
 rejects() {
 	local name=$1 bad=$2 rc=0 from=$head to=$head patches=$tmp/patches project=$TOP expect
 	export ONLY=
@@ -152,7 +152,7 @@ rejects() {
 		mkdir -p "$patches/$series"
 		cp "$bad" "$patches/$series/0001-${bad##*/}"
 		echo "$series/0001-${bad##*/}" >"$patches/series"
-		# Not to apply is what some are for.
+		# Some bad inputs are patches that do not apply.
 		kgit "$work" checkout -q --detach -f "$head"
 		if kgit "$work" am -q "$bad" >"$tmp/am.log" 2>&1; then
 			to=$(kgit "$work" rev-parse HEAD)
@@ -166,8 +166,9 @@ rejects() {
 		git clone -q --shared "$TOP" "$project"
 		git -C "$project" apply --index "$bad"
 		ONLY=$(git -C "$project" diff --cached --name-only | xargs)
-		# Not committed in $TOP, and yet what is checked.
-		(cd "$TOP" && git ls-files -co --exclude-standard scripts | tar -cf - -T -) | tar -xf - -C "$project"
+		# What is checked may not be committed in $TOP yet.
+		(cd "$TOP" && git ls-files -co --exclude-standard scripts | grep -vxF -e "${ONLY// /$'\n'}" | tar -cf - -T -) |
+			tar -xf - -C "$project"
 		;;
 	*)
 		expect=$(cat "$bad/expect")
@@ -176,7 +177,7 @@ rejects() {
 	esac
 	run "$name" "$tmp/out" "$from" "$to" "$patches" "$project" || rc=$?
 	unset ONLY
-	# Said aloud, for want of a tool that nobody can have: neither passed nor failed.
+	# A check without its tool, which Debian does not package, has neither passed nor failed.
 	[ "$rc" -ne 250 ] || [[ $(cat "$tmp/line") != 'not available: '* ]] || return 250
 	if [ -z "$expect" ] || [ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] ||
 		! find "$tmp/line" "$tmp/out" -maxdepth 1 -type f -exec cat {} + | grep -aE -e "$expect" >/dev/null; then
@@ -185,7 +186,7 @@ rejects() {
 	fi
 }
 
-# one NAME: its bad inputs and itself; the exit code, with the line in $tmp/NAME/line
+# one NAME: run the check on its bad inputs, then on the patches. Returns the exit code; the line is in $tmp/NAME/line.
 one() {
 	local name=$1 rc=0 n=0 bad base=$base head=$head work=$dir/tree tmp=$tmp/$1
 	mkdir "$tmp"
@@ -214,7 +215,7 @@ one() {
 	elif [ "$rc" -eq 0 ]; then
 		run "$name" "$results/$name" "$base" "$head" "$PATCHES" "$TOP" || rc=$?
 	fi
-	# Also of a check that cannot do its work: that one failed, or lacks a tool that nobody can have.
+	# A verdict is also written for a check that accepts a bad input, or has no tool.
 	[ -n "${RANGE:-}" ] || { [ "$rc" -eq 0 ] && [ -n "$self" ]; } ||
 		printf '%s %s %s\n' "$rc" "$(verdict_id "$name")" "$tree_id" >"$verdicts/$name"
 	rm -rf "$tmp/tree"
@@ -224,7 +225,7 @@ one() {
 series=$(sed -n '1s,/.*,,p' "$PATCHES/series")
 declare -i passed=0 warnings=0 failed=0 said=0
 declare -A running=() codes=()
-# finish: wait for one, and say the lines of those that have ended, in order
+# finish: wait for one check, then print the lines of those that have ended, in order
 finish() {
 	local pid rc=0 name state
 	wait -n -p pid || rc=$?
@@ -244,10 +245,10 @@ finish() {
 	done
 }
 
-# Each is a process group, so that all of it ends with this script.
+# Each check is a process group, so that all of it ends with this script.
 set -m
 for name in "${names[@]}"; do
-	# Those that compile use all processors and the same tree.
+	# Checks that compile use all processors and the same tree.
 	jobs=1
 	! is_fast "$name" || jobs=${JOBS:-$(nproc)}
 	while [ ${#running[@]} -ge "$jobs" ]; do

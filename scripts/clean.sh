@@ -34,7 +34,7 @@ if [ -f "$record" ]; then
 	[ -z "$work" ] || die "build/tree has commits that are not in patches/ ($work): remove them, or build/tree, yourself"
 fi
 rm -rf "$BUILD" "$TOP/results"
-# Only what is ours: the folder may be one of the user's.
+# The cache may be a folder with other files of the user, so only ours are removed.
 if [ -n "$all" ] && [ -d "$CACHE" ]; then
 	rm -rf "$CACHE"/{*.git,b4,ccache,debian,mutants,qemu-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"

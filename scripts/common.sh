@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# Sourced by every script here: where things are, how errors and progress are said.
+# Sourced by every script here: paths, exit codes, messages, and functions that several scripts need.
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=${BUILD:-$TOP/build}
-# Downloads, the imported base and ccache: survives `make clean`.
+# Downloads, the imported base and ccache. `make clean` keeps them.
 # shellcheck disable=SC2034
 CACHE=${HMM_P2P_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hmm-p2p}
 
@@ -12,7 +12,7 @@ CACHE=${HMM_P2P_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hmm-p2p}
 # shellcheck disable=SC2034
 EX_FAIL=1 EX_USAGE=2 EX_APPLY=3 EX_CONFIG=4 EX_SPLAT=5 EX_PLAN=6 EX_DIED=7 EX_TIMEOUT=124 EX_PANIC=255
 
-# die [-c CODE] MESSAGE: one line that says what is wrong and what to do.
+# die [-c CODE] MESSAGE: print one line, what is wrong and what to do, and exit.
 die() {
 	local code=$EX_USAGE
 	if [ "$1" = -c ]; then
@@ -23,7 +23,7 @@ die() {
 	exit "$code"
 }
 
-# no_arguments "$@": for a script that takes none but --help.
+# no_arguments "$@": for a script that takes no argument but --help.
 no_arguments() {
 	case ${1:-} in
 	'') ;;
@@ -38,7 +38,7 @@ no_arguments() {
 	esac
 }
 
-# needs_argument "$@": for a script that cannot do without one, and takes no option but --help.
+# needs_argument "$@": for a script that needs an argument, and takes no option but --help.
 needs_argument() {
 	case ${1:-} in
 	--help)
@@ -52,7 +52,7 @@ needs_argument() {
 	esac
 }
 
-# step MESSAGE: progress, with the time since the command began.
+# step MESSAGE: print progress, with the time since the command began.
 step() {
 	: "${STARTED:=$(date +%s)}"
 	export STARTED
@@ -60,7 +60,7 @@ step() {
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
 }
 
-# took [WHAT BEGIN]: for the table of times at the end of `make test`. Lines of other commands are dropped.
+# took [WHAT BEGIN]: record a time for the table at the end of `make test`. The times of an earlier command are dropped.
 took() {
 	local times=$BUILD/times
 	[ "$(head -n 1 "$times" 2>/dev/null)" = "$STARTED" ] || echo "$STARTED" >"$times"
@@ -74,19 +74,19 @@ series_patches() {
 	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
 }
 
-# base_field KEY: a line of patches/BASE.
+# base_field KEY: the value of KEY in patches/BASE.
 base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"
 }
 
-# run_word FILE SUITE ARGUMENT...: runs with this first argument have a line in selftests/suites/SUITE/FILE: its second word
+# run_word FILE SUITE ARGUMENT...: the second word of the line for this first argument in selftests/suites/SUITE/FILE
 run_word() {
 	local list=$TOP/selftests/suites/$2/$1
 	[ $# -gt 2 ] && [ -f "$list" ] &&
 		awk -v run="$3" '{ sub(/#.*/, "") } $1 == run { print $2; found = 1 } END { exit !found }' "$list"
 }
 
-# kgit DIR ARG...: git in a tree of ours. Nothing of the user's git configuration may change commit ids or patches.
+# kgit DIR ARG...: git in one of our trees, without the user's configuration, which could change commit ids and patches.
 kgit() {
 	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 \
 		GIT_AUTHOR_NAME=hmm-p2p GIT_AUTHOR_EMAIL=hmm-p2p@localhost \
@@ -94,7 +94,7 @@ kgit() {
 		git -C "$@"
 }
 
-# tree_version DIR [COMMIT]: 7.3-rc7 of a kernel git tree, nothing when it is none.
+# tree_version DIR [COMMIT]: the version of a kernel git tree, such as 7.3-rc7; nothing if it is no such tree.
 tree_version() {
 	git -C "$1" show "${2:-HEAD}:Makefile" 2>/dev/null | awk '
 		$2 == "=" && !($1 in v) { v[$1] = $3 }
@@ -104,13 +104,13 @@ tree_version() {
 		}'
 }
 
-# The compiler, and no tool that this kernel does not use but whose version kconfig would write into the configuration:
-# with it no two machines would share a ccache object.
+# The compiler. kconfig writes the versions of rustc and pahole into the configuration, although these kernels use neither.
+# Then two machines could not share ccache objects.
 # shellcheck disable=SC2034
 make_tools=(CC='ccache gcc' HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
-# version_does VERSION: is it the base's, or a later one of the same cycle? 7.3-rc7: also -rc8, the release and its stable
-# updates, not -rc6
+# version_does VERSION: is it the version of the base, or a later one of the same cycle? For 7.3-rc7 also 7.3-rc8, 7.3 and
+# 7.3.1, but not 7.3-rc6.
 version_does() {
 	local base
 	base=$(base_field version)
@@ -121,7 +121,8 @@ version_does() {
 	esac
 }
 
-# check_tree DIR: a clean git tree, in the middle of nothing, of the base's version, or a later one of the same cycle; else one line and exit.
+# check_tree DIR: exit with a message unless DIR is a clean git tree with a version of version_does(), and no rebase, merge or
+# the like has begun there.
 check_tree() {
 	local top version base
 	base=$(base_field version)
@@ -130,27 +131,27 @@ check_tree() {
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
 	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
-	# Before the changes: such a conflict has some.
+	# Before the look for changes, because a conflict leaves changes.
 	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD sequencer BISECT_LOG; do
 		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] ||
 			die "$1: in the middle of a rebase, am, merge, cherry-pick, revert or bisect (git status says which): finish it first"
 	done
-	# Without a lock of the index, which an interrupt could leave there.
+	# An interrupt could leave a lock of the index.
 	[ -z "$(git --no-optional-locks -C "$1" status --porcelain --untracked-files=no)" ] ||
 		die "$1: has changes that are not committed: commit or stash them first"
 }
 
-# patches_id: of all patches in order, as KCIDB makes a patchset_hash
+# patches_id: a hash of all patches in order, computed like the patchset_hash of KCIDB
 patches_id() {
 	series_patches | (cd "$PATCHES" && xargs sha256sum) | cut -c -64 | sha256sum | cut -c -64
 }
 
-# code_id: of their code alone
+# code_id: a hash of their code, without the messages
 code_id() {
 	series_patches | (cd "$PATCHES" && xargs cat) | git patch-id --stable | cut -c -40 | sha256sum | cut -c -64
 }
 
-# verdict_kind CHECK: which of these its verdict is on. Those that take long look at nothing but code.
+# verdict_kind CHECK: on which of these two its verdict depends. Slow checks look only at the code.
 verdict_kind() {
 	if grep -qxF -e "$1" "$TOP/scripts/checks/fast"; then
 		echo patches_id
@@ -159,19 +160,19 @@ verdict_kind() {
 	fi
 }
 
-# verdict_id CHECK
+# verdict_id CHECK: that hash
 verdict_id() {
 	"$(verdict_kind "$1")"
 }
 
-# need_space DIR GIB
+# need_space DIR GIB: exit unless the disk has so much space
 need_space() {
 	local free
 	free=$(df -Pk "$1" | awk 'NR == 2 { print int($4 / 1048576) }')
 	[ "$free" -ge "$2" ] || die "$1: $free GiB free, $2 GiB are needed"
 }
 
-# series_id KERNEL: what build/kernels/KERNEL was built from: 12 digits of the git tree's id.
+# series_id KERNEL: the source of build/kernels/KERNEL, by 12 digits of the id of its git tree.
 series_id() {
 	awk -v clean="$(sha256sum </dev/null | cut -c 1-16)" '
 		$1 == "tree" { id = substr($2, 1, 12) }
@@ -179,12 +180,12 @@ series_id() {
 		END { print id edits }' "$BUILD/kernels/$1/stamp"
 }
 
-# results_dir KERNEL TOPOLOGY SUITE ARGUMENTS: where this run leaves its results.
+# results_dir KERNEL TOPOLOGY SUITE ARGUMENTS: the folder for the results of this run.
 results_dir() {
 	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
 }
 
-# attend COMMAND...: as a process group of its own, so that an interrupt ends all of it, and at once
+# attend COMMAND...: run it as a process group of its own, so that an interrupt ends all of it at once
 attended=
 attend() {
 	local rc=0
@@ -197,24 +198,24 @@ attend() {
 	return "$rc"
 }
 
-# end_attended: for the trap of who attends
+# end_attended: for the trap of a script that calls attend
 end_attended() {
 	[ -z "$attended" ] || kill -- "-$attended" 2>/dev/null || true
 	[ -z "$attended" ] || wait "$attended" || true
 }
 
-# scratch DIR: tmp, a folder there that goes at the end, and then what is attended ends, too
+# scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and a command of attend is ended.
 scratch() {
 	tmp=''
 	trap end_scratch EXIT
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	# Made, but its name not yet told: it would stay.
+	# An interrupt between mktemp and the assignment would leave the folder behind.
 	tmp=$(trap '' HUP INT TERM && mktemp -d "$1/.${0##*/}.XXXXXX")
 }
 
-# end_scratch: for a trap that does more than that of scratch
+# end_scratch: for scripts whose trap does more than that of scratch
 end_scratch() {
 	trap '' HUP INT TERM
 	end_attended
@@ -222,7 +223,7 @@ end_scratch() {
 	rm -rf "$tmp"
 }
 
-# end_jobs: what is in the background, each a process group of its own (set -m)
+# end_jobs: end all background jobs. Each is a process group of its own (set -m).
 end_jobs() {
 	local pid
 	for pid in $(jobs -p); do
@@ -231,8 +232,8 @@ end_jobs() {
 	wait
 }
 
-# bench_id: of all in this repository and on this machine that may decide how a run ends, but for its kernel. Left out is what
-# has no part in it: which runs there are decides nothing. Suites use files of each other.
+# bench_id: a hash of everything in this repository and on this machine that can change the result of a run, except its
+# kernel. Lists of runs and some scripts cannot. All suites are included, because suites use files of each other.
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
@@ -244,7 +245,7 @@ bench_id() {
 	} | sha256sum | cut -c -64
 }
 
-# time_left BEGAN DONE ALL: by what DONE of ALL took since BEGAN
+# time_left BEGAN DONE ALL: an estimate from the time that DONE of ALL took since BEGAN
 time_left() {
 	echo "about $((($(date +%s) - $1) * ($3 - $2) / $2 / 60)) min left"
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Merge the fragments of a kernel over allnoconfig and prove that the result is what they ask for.
+# Merge the fragments of a kernel over allnoconfig, and check that the result has what they ask for.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -45,7 +45,7 @@ out=$(cd "$out" && pwd)
 tmp=$(mktemp -d "$out/.config-merge.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
-# Lines of all fragments as SYMBOL VALUE FRAGMENT. A symbol asked for twice would let the order of fragments decide.
+# The lines of all fragments as SYMBOL VALUE FRAGMENT. No symbol may occur twice, because the order of fragments would decide.
 awk '
 	/^CONFIG_[A-Za-z0-9_]+=/ { s = $0; sub(/=.*/, "", s); v = substr($0, length(s) + 2) }
 	/^# CONFIG_[A-Za-z0-9_]+ is not set$/ { s = $2; v = "n" }
@@ -79,5 +79,5 @@ awk -F '\t' '
 	END { exit bad }' "$tmp/config" "$tmp/wanted" >&2 ||
 	die -c "$EX_CONFIG" "$kernel: the symbols above cannot be set: give each what it depends on, or drop it"
 
-# Unchanged stays untouched: a newer .config costs a syncconfig.
+# An unchanged .config is not replaced, because a newer one costs a syncconfig.
 cmp -s "$tmp/config" "$out/.config" || mv "$tmp/config" "$out/.config"

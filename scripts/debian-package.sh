@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Unpack a package of another Debian suite, with all it needs, beside the machine's own.
+# Unpack a package of another Debian suite with all of its dependencies, without installing it.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -54,8 +54,8 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# apt works on directories of its own and believes that nothing is installed: so it fetches the libraries too. Of the
-# machine's configuration only what is said here is undone: it may have a proxy. Its hooks clean the machine's own cache.
+# apt uses directories of its own in which nothing is installed, so it downloads the libraries, too. The machine's
+# configuration stays in use, because it may name a proxy. Its hooks are cleared: they would clean the machine's own cache.
 apt=$tmp/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
@@ -95,7 +95,7 @@ step "$package: looking for it in Debian $suite"
 get update
 if [ $type = deb-src ]; then
 	step "$package: downloading its sources"
-	# A mirror may lack Debian's part of sources that are no longer the newest.
+	# A mirror may lack the Debian part of older source packages.
 	(get "${fetch[@]}" "$@") 2>/dev/null || true
 	mkdir "$tmp/out"
 	tar -xf "$apt"/cache/archives/*.orig.tar.* -C "$tmp/out" --strip-components=1 2>"$tmp/log" ||
@@ -114,7 +114,7 @@ for deb in "$apt"/cache/archives/*.deb; do
 done >"$tmp/out/packages"
 cat >"$tmp/out/run" <<'END'
 #!/bin/sh
-# By its own loader: the libraries of the machine may be older. --inhibit-cache: none of those, not even one that lacks here.
+# With its own loader, because the libraries of the machine may be older. --inhibit-cache: never use a library of the machine.
 root=$(dirname "$0")/root
 lib=$root/usr/lib/x86_64-linux-gnu
 program=$root/usr/bin/$1

@@ -8,13 +8,14 @@ usage() {
 	cat <<'END'
 usage: debian-root.sh LIST
 
-Prints the path of a cpio archive: below /debian a small Debian (forky, amd64)
-with the packages that the file LIST names, one a line, and what they need, as of
-the date in patches/BASE if snapshot.debian.org answers, else of today. Made by
-mmdebstrap, which needs no root where users may have namespaces. It stays in the
-cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p) until the list or this script
-changes: 60 MB to fetch, 125 MB of disk. The file .packages beside it has the
-versions. Of the documentation only tests are kept; no manual, no locale.
+Prints the path of a cpio archive. Its folder /debian is a small Debian (forky, amd64)
+with the packages of the file LIST, one per line, and their dependencies. Their
+versions are those of the date in patches/BASE if snapshot.debian.org answers, and
+otherwise the newest. mmdebstrap makes the archive; it needs no root if users may
+have namespaces. The archive stays in the cache (HMM_P2P_CACHE, default
+~/.cache/hmm-p2p) until the list or this script changes (60 MB to download, 125 MB of
+disk). The file .packages beside it lists the versions. Manuals, locales and
+documentation are left out, except tests.
 END
 }
 needs_argument "$@"
@@ -22,8 +23,8 @@ needs_argument "$@"
 	usage >&2
 	exit "$EX_USAGE"
 }
-# Not the machine's own: everyone tests with the same. The first one whose RDMA user space knows all that rxe can do on
-# demand: rdma-core 56 of trixie has no prefetch.
+# Not the suite of the machine, so that all machines test with the same packages. forky is the first suite whose rdma-core
+# supports all that rxe can do with on-demand paging: version 56 of trixie has no prefetch.
 suite=forky
 [ -f "$1" ] || die "no such file: $1"
 packages=$(sed 's/#.*//' "$1" | xargs | tr ' ' ,)
@@ -58,8 +59,8 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Runs in the new root, $1. The initramfs forgets the time of files, by which Python tells whether what it compiled is
-# still right: without such a check, or it would compile everything anew at each start.
+# Runs in the new root, $1. Python decides by time stamps whether its compiled files are up to date, and the initramfs does not
+# keep time stamps. Without this Python would compile everything at each start.
 # shellcheck disable=SC2016 # for the shell of the hook
 hook='set -e
 exec >&2
@@ -77,7 +78,7 @@ rm -rf usr/share/man usr/share/info usr/share/locale usr/share/i18n usr/share/mi
 
 make_root() { # MIRROR
 	local proxy
-	# Of the machine's settings of apt only the proxy. A snapshot has expired when it is a week old.
+	# The only setting of the machine's apt that is used is the proxy. Snapshots expire after a week.
 	proxy=$(apt-config shell proxy Acquire::http::Proxy | sed "s/^proxy='\(.*\)'$/\1/")
 	{
 		mmdebstrap --variant=essential --include="$packages" --components=main --architectures=amd64 --format=tar \

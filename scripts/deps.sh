@@ -53,7 +53,7 @@ trap 'rm -f "$log"' EXIT
 apt() {
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 </dev/null
 }
-# Old package lists name files the mirror no longer has: fetch new ones and try once more.
+# Old package lists name files that the mirror no longer has. Update the lists and try once more.
 apt install --no-install-recommends "${missing[@]}" ||
 	{ apt update && apt install --no-install-recommends "${missing[@]}"; } || {
 	grep -E '^(E|W|Err):?' "$log" >&2 || tail -n 5 "$log" >&2

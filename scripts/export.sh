@@ -47,7 +47,7 @@ for commit in $(kgit "$tree" rev-list --reverse base..HEAD); do
 	fi
 	n=$((n + 1))
 	mkdir -p "$tmp/$s"
-	# Everything that depends on git's version, configuration or the rest of the repository is fixed here.
+	# These options make the output independent of git's version and configuration, and of the rest of the repository.
 	file=$(kgit "$tree" -c core.abbrev=12 -c diff.algorithm=myers -c format.pretty= format-patch -1 --start-number "$n" -o "$tmp/$s" \
 		--no-numbered --zero-commit --signature=2.39 --abbrev=12 --subject-prefix=PATCH --suffix=.patch \
 		--filename-max-length=64 --no-thread --no-attach --no-base --no-notes --no-cover-letter --no-ext-diff \
@@ -61,17 +61,18 @@ done
 [ -s "$tmp/list" ] || [ ! -s "$PATCHES/series" ] ||
 	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
 
-# The patches that patches/ has now, without the cover letters.
+# The patches that are in patches/ now, without cover letters.
 (cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | sort) >"$tmp/present"
 
-# What is about to be overwritten or removed is known: as build/tree was made from it, as it will be, or committed here.
+# A file that will be overwritten or removed must not be lost: build/tree was made from it, or it is the same as the new one,
+# or it is committed here.
 while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || grep -qF " $(sha256sum <"$PATCHES/$p" | cut -d ' ' -f 1)  $p" "$record" ||
 		{ git -C "$PATCHES" ls-files --error-unmatch "$p" && git -C "$PATCHES" diff --quiet HEAD -- "$p"; } >/dev/null 2>&1 ||
 		die "patches/$p is neither what build/tree has of it nor committed: commit it, or make tree first"
 done <"$tmp/present"
 
-# Only what differs is written; what is not exported any more goes.
+# Write only files that differ, and remove patches that are no longer exported.
 while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || {
 		mv -f "$tmp/$p" "$PATCHES/$p"

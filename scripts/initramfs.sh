@@ -36,7 +36,7 @@ mkdir -p "$out"
 tmp=$(mktemp -d "$out/.tmp.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
-# The tree's own tool writes the archive: it needs no staging folder and no root, and its output depends on nothing else.
+# The kernel's own tool writes the archive. It needs no staging folder and no root, and its output is reproducible.
 gen=$out/gen_init_cpio
 src=$BUILD/base/usr/gen_init_cpio.c
 [ -f "$src" ] || die "no $src: run 'make tree' first"
@@ -51,7 +51,7 @@ file() { # GUEST-PATH HOST-FILE [MODE]
 	echo "file $1 $2 ${3:-0755} 0 0" >>"$list"
 }
 
-# A dynamic program fails in the guest with "not found" if one of its libraries is not there.
+# Without one of its libraries a dynamic program fails in the guest with "not found".
 libraries() { # HOST-FILE
 	local lib libs
 	libs=$(ldd "$1" 2>/dev/null) || return 0 # static, or a script
@@ -71,7 +71,7 @@ busybox() {
 	done >>"$list"
 }
 
-# modprobe in the guest reads no more of modules.dep than the lines of the modules that are there.
+# The guest gets only those lines of modules.dep that are about modules in the archive.
 deps=$tmp/modules.dep
 module() { # NAME [KERNEL...]
 	local dir line pattern
@@ -97,7 +97,7 @@ kselftest() {
 	done < <(cd "$kdir/kselftest" && find . -type f -printf '%P\n')
 }
 
-# The programs speak the ioctls of the patched test_hmm, whichever kernel they run on.
+# The programs use the ioctls of the patched test_hmm on every kernel.
 programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
 	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/pascal/door.h; do
@@ -132,7 +132,7 @@ copy() { # FROM TO
 	fi
 }
 
-# What a program of ours writes to the folder that it is given.
+# made PROGRAM TO: add the files that one of our programs writes to the folder that it gets as argument
 made() { # PROGRAM TO
 	local f dir
 	dir=$(mktemp -d "$tmp/made.XXXXXX")
@@ -164,7 +164,7 @@ if [ -f "$deps" ]; then
 	file "/lib/modules/$(basename "$kdir"/modules/lib/modules/*)/modules.dep" "$deps" 0644
 fi
 
-# Mount points and the folders of all files; the archive must name a folder before what is in it.
+# Mount points, and the folders of all files. In the archive a folder must come before its contents.
 {
 	printf '%s\n' /dev /proc /sys /tmp /root
 	awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list"
@@ -172,11 +172,11 @@ fi
 {
 	cat "$tmp/dirs"
 	echo "nod /dev/console 0600 0 0 c 5 1"
-	# A program of the host comes before the applet of the same name.
+	# A program of the host replaces the applet of the same name.
 	sort -u "$list" | awk '!seen[$2]++'
 } >"$tmp/all"
 
-# Named after the entries and the content of each file, not after the paths on this machine.
+# The name depends on the entries and on the content of each file, not on paths of this machine.
 id=$({
 	awk '$1 == "file" { $3 = "" } { print }' "$tmp/all"
 	awk '$1 == "file" { print $3 }' "$tmp/all" | xargs sha256sum | cut -c1-64
@@ -191,12 +191,12 @@ fi
 	exit 0
 }
 
-# The kernel unpacks one archive after the other. Only the last one of each kernel is kept, for they are large.
+# The kernel unpacks one archive after the other. The archives are large, so only the newest one of each kernel is kept.
 both=$out/debian-$1-$id-$(basename "$debian")
 if [ ! -f "$both" ]; then
 	cat "$out/$id.cpio" "$debian" >"$tmp/both"
 	mv "$tmp/both" "$both"
-	# By name: another run may put the same there meanwhile, which is another file.
+	# Compare names: another run may have replaced the file with the same content.
 	find "$out" -maxdepth 1 -name "debian-$1-*.cpio" ! -name "${both##*/}" -delete
 fi
 echo "$both"

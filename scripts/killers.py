@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Name the tests of a run that failed, had a splat, or did not live to see their result.
+"""Print the names of tests that failed, had a splat, or ended without a result.
 
-usage: killers.py DIR [WHY]    WHY: this mutant hangs its test; without it a time limit proves nothing
+usage: killers.py DIR [WHY]    WHY: the mutant is expected to hang its test. Otherwise a time limit is no proof
 
-For mutants.sh. When no test was running, the run ended with "timeout" or "boot".
+Used by mutants.sh. If no test was running, the name is "timeout" or "boot".
 """
 
 import json
@@ -18,10 +18,10 @@ def killers(folder, hangs):
     names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and re.match(r"[\w-]+\.", t["name"])]
     names += [s["test"] for s in result["splats"]]
     if result["splats"]:
-        # KUnit says what has run, not what runs: the trace does.
+        # KUnit names a test only after it has run. The stack trace names the one that runs.
         names += [".".join(function[::-1]) for function in
                   re.findall(r"\] +(?:\? )?(\w+)\+0x\S+ \[(\w+)_kunit\]", (folder / "console.log").read_text(errors="replace"))]
-    # A busy machine is no killer.
+    # A time limit is no proof, because a busy machine reaches it, too.
     if result["exit"] in (6, 7, 255) or result["exit"] == 124 and hangs:
         last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
         names += [name for what, name in last if what == "RUN"]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Write the mails with which a human submits the series. Sends nothing.
+# Write the mails with which a person submits the series. Sends nothing.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 . "$(dirname "$0")/common.sh"
@@ -41,12 +41,12 @@ tip=$(git -C "$dir" rev-parse -q --verify "${BRANCH:-HEAD}^{commit}") || die "$d
 mkdir -p "$BUILD"
 scratch "$BUILD"
 
-# Of scripts/checks/packages those for the mails.
+# The packages of scripts/checks/packages that are needed for the mails.
 grep -E '# .*\bmail\b' "$TOP/scripts/checks/packages" >"$tmp/packages"
 "$TOP/scripts/deps.sh" "$tmp/packages"
 b4=$("$TOP/scripts/b4.sh")
 
-# A clone that is thrown away.
+# A temporary clone.
 work=$tmp/tree
 git clone -q --shared --no-checkout --template= "$dir" "$work"
 
@@ -57,8 +57,8 @@ mail_message() {
 	cat "$tmp/body"
 }
 
-# Which commits are patches: by their code, and those that only look like it by the subject. Down from the tip to the first
-# that is neither.
+# Find the commits that are patches, from the tip down to the first commit that is none. A commit is a patch by its code, or at
+# least by its subject.
 mapfile -t all < <(series_patches)
 declare -A path_of=() like=()
 for p in "${all[@]}"; do
@@ -96,7 +96,7 @@ diff <(printf '%s\n' "${paths[@]}") <(printf '%s\n' "${all[@]}" | grep -E "^($(
 ))/") >"$tmp/diff" || die -c "$EX_FAIL" "the branch and patches/series differ in number or order: $(grep -m 1 '^[<>]' "$tmp/diff")"
 [ -z "${SERIES:-}" ] || [[ " ${on_branch[*]} " == *" $SERIES "* ]] || die "SERIES=$SERIES: the branch has only ${on_branch[*]}"
 
-# Signed?
+# Are all patches signed?
 unsigned=()
 for i in "${!commits[@]}"; do
 	[ -z "${SERIES:-}" ] || [ "${paths[i]%%/*}" = "$SERIES" ] || continue
@@ -114,7 +114,7 @@ for i in "${!commits[@]}"; do
 done
 [ "${#unsigned[@]}" -eq 0 ] || die -c "$EX_FAIL" "${#unsigned[@]} patches are not signed, the first: ${unsigned[0]}: see --help"
 
-# Checked, all of it, and as it is now?
+# Have all checks passed, on the patches as they are now?
 tree=
 declare -A ids=()
 for check in "$TOP"/scripts/checks/*/check; do
@@ -127,11 +127,11 @@ for check in "$TOP"/scripts/checks/*/check; do
 	[ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] || die -c "$EX_FAIL" "the check $check failed: run make check CHECKS=$check"
 done
 
-# The files that checkpatch and get_maintainer want to see.
+# The files that checkpatch and get_maintainer need.
 kgit "$work" sparse-checkout set --no-cone '/*' '!/*/' /scripts/ /LICENSES/ /include/ /Documentation/process/ '/*/Kconfig' '/*/Makefile'
 kgit "$work" checkout -q --detach "$tip"
 
-# Once more the checks of messages: those of the mails may differ from those in patches/.
+# Repeat the checks of messages, because the messages of the mails may differ from those in patches/.
 mkdir "$tmp/patches"
 n=0 series=
 for i in "${!commits[@]}"; do
@@ -166,19 +166,19 @@ verdict form
 	verdict checkpatch
 }
 
-# b4 takes the cover letter and what it knows of a series from the branch's configuration. It has no server to send to.
+# b4 reads the cover letter and the data of a series from the configuration of the branch. No mail server is configured.
 run_b4() {
 	(cd "$work" && attend env -u EMAIL "${no_identity[@]}" HOME="$tmp/home" XDG_CACHE_HOME="$tmp/home" XDG_DATA_HOME="$tmp/home" \
 		GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 "$b4" "$@") >"$tmp/b4.log" 2>&1 ||
 		die -c "$EX_FAIL" "b4 $1: $(tail -n 1 "$tmp/b4.log")"
 }
-# As b4's --auto-to-cc asks, but once for all patches, and for people and lists at once: which is which is told by the role.
+# Like --auto-to-cc of b4, but with one call for all patches. The role in the output tells people from lists.
 maintainers() {
 	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles \
 		"${mails[@]/#/"$tmp/patches/"}") 2>"$tmp/maintainers.log" ||
 		die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/maintainers.log")"
 }
-# It looks commits up that a patch fixes.
+# b4 looks up the commits of Fixes: tags.
 unknown() {
 	sed -n "s/^fatal: ambiguous argument '\([0-9a-f]*\)'.*/\1/p; s/^fatal: bad object \([0-9a-f]*\).*/\1/p" "$tmp/maintainers.log" | sort -u | xargs
 }
@@ -203,7 +203,7 @@ for series in "${on_branch[@]}"; do
 		continue
 	}
 	step "mbox: $series"
-	# What has to be applied before: everything from the base on.
+	# The prerequisites: all patches from the base on.
 	prerequisites=$(kgit "$work" log -p --reverse --full-index --no-color "$base..$start" | kgit "$work" patch-id --stable |
 		sed 's/\(.*\) .*/, "patch-id: \1"/' | tr -d '\n')
 	kgit "$work" branch -q -f start "$start"
@@ -218,7 +218,7 @@ for series in "${on_branch[@]}"; do
 	kgit "$work" config "branch.$series.description" \
 		"$(mail_message "$tmp/patches/$series/0000-cover-letter.patch")"$'\n\n'"$(cat "$tmp/to" "$tmp/cc")"
 	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
-	# The change-id ties the revisions of a series together: made of nothing but its name.
+	# The change-id connects the revisions of a series. It is made from the name of the series only.
 	slug=device-private-${series#*-}
 	kgit "$work" config "branch.$series.b4-tracking" "$(printf \
 		'{"series": {"revision": %s, "change-id": "20261120-%s-%s", "prefixes": [], "base-branch": "start", "prerequisites": ["base-commit: %s"%s]}}' \

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Breaks the lines that the patches add to FILE (mm/hmm.c), in N (40) places drawn by SEED (1), by rule: a condition
-negated, or a part of it dropped; a statement dropped, or swapped with the next; off by one; an operator, flag or constant
-taken for its neighbour. All are in one kernel, which is told by hmm_mutant=K on its command line which to take.
-selftests/mutants/sample lists the runs that may notice, selftests/mutants/equivalent what nobody can notice, and why.
-Works in build/sample; what each run left is in results/sample. Goes on where it was stopped.
-exit: 0 each was noticed or is equivalent; 1 not so; 2 usage, or tests that fail unmutated."""
+"""Break N (40) random places in the lines that the patches add to FILE (mm/hmm.c), and print which test notices. SEED (1)
+selects the places. A rule negates a condition or removes a part of it, removes a statement or swaps it with the next one,
+is off by one, or replaces an operator, flag or constant by a similar one. One kernel contains all mutants. The boot
+parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a mutant.
+selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
+
+The script works in build/sample. Results are in results/sample. It continues where it stopped.
+exit: 0 all mutants were noticed or are equivalent, 1 a mutant was not noticed, 2 wrong usage, or tests fail without a mutant."""
 import argparse, concurrent.futures, hashlib, os, random, re, shutil, subprocess, sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
-TREE, HOME = WORK / "tree", "mm/hmm.c"  # HOME has the parameter
+TREE, HOME = WORK / "tree", "mm/hmm.c"  # the boot parameter is in HOME
 ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="60", TEST_TIMEOUT="240", SILENCE_TIMEOUT="60")
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
@@ -27,7 +29,7 @@ def git(*words):
     return subprocess.run(["git", "-C", TREE, *words], check=True, capture_output=True, text=True).stdout
 
 def units(lines, added):
-    """(first line, last, before, what may change, after) of each statement or condition that has an added line"""
+    """(first line, last line, text before, text that may change, text after) of each statement or condition with an added line"""
     found, start, inside, comment = [], 0, False, False
     for n, line in enumerate(lines):
         text = line.strip()
@@ -50,8 +52,8 @@ def units(lines, added):
     return found
 
 def mutants_of(found, lines):
-    """Each is a list of (unit, what stands there instead)"""
-    ends = [lines[last + 1] == "}" for _, last, *_ in found]  # of its function: a return has to stay there
+    """A mutant is a list of (unit, replacement)."""
+    ends = [lines[last + 1] == "}" for _, last, *_ in found]  # the last line of a function: its return has to stay
     for u, (_, last, before, text, _) in enumerate(found):
         for old, new in RULES:
             for m in re.finditer(old, text):
@@ -89,12 +91,12 @@ def build(name, lines, found, chosen):
                for k in re.findall(r"hmm_mutant == (\d+)", text[int(n) - 1])}
         if not bad:
             parser.error(f"{name} does not build: {WORK}/kernels/normal.log")
-        for k in bad:  # no C, so no mutant
+        for k in bad:  # does not compile, so it is no mutant
             del chosen[k]
         git("checkout", "-q", HOME)
 
 def noticed(k, runs, results):
-    """The first run that fails, or nothing"""
+    """Return: the first run that fails, or nothing"""
     verdict = results / str(k) / "verdict"
     if verdict.exists():
         return verdict.read_text()

@@ -39,7 +39,7 @@ mkdir "$work"
 	(cd "$PATCHES" && sed -n 's,^diff --git a/\(.*\) b/.*,\1,p' "${patches[@]}")
 } | sort -u >"$tmp/files"
 
-# Only the files that the patches touch, from wherever.
+# Get the files that the patches touch, and no others.
 from_git() { # DIR COMMIT
 	local found
 	git -C "$1" rev-parse -q --verify "$2^{commit}" >/dev/null 2>&1 || die "$1: no git tree, or no commit $2 in it"
@@ -52,7 +52,7 @@ from_tarball() { # FILE
 	sed 's,^,*/,' "$tmp/files" >"$tmp/patterns"
 	attend tar -x -f "$1" -C "$work" --strip-components=1 --wildcards --no-wildcards-match-slash -T "$tmp/patterns" \
 		2>"$tmp/tar.log" || true
-	# What patches add is not there, and may be.
+	# Files that patches add are usually not in the tarball.
 	! grep -v ': Not found in archive$\|: Exiting with failure status' "$tmp/tar.log" >"$tmp/errors" || die "$1: $(head -n 1 "$tmp/errors")"
 	[ -f "$work/Makefile" ] || die "$1: no kernel: $(tail -n 1 "$tmp/tar.log")"
 }
@@ -88,7 +88,7 @@ else
 fi
 
 kgit "$work" init -q
-# The old base's files, by which three-way merges go.
+# The files of the old base, for three-way merges.
 kgit "$old" rev-parse --path-format=absolute --git-path objects >"$work/.git/objects/info/alternates"
 [ ! -f "$old/.git/objects/info/alternates" ] || cat "$old/.git/objects/info/alternates" >>"$work/.git/objects/info/alternates"
 kgit "$work" add -A -f
@@ -103,7 +103,7 @@ am=(-c core.hooksPath=/dev/null am -q --keep-non-patch --no-scissors --no-keep-c
 for p in "${patches[@]}"; do
 	rc=0 where=
 	before=$(kgit "$work" rev-parse HEAD)
-	# First, for some patches apply twice.
+	# Test this first, because some patches apply twice.
 	if kgit "$work" apply --check --reverse "$PATCHES/$p" 2>/dev/null; then
 		state='there'
 	elif kgit "$work" apply --check -v "$PATCHES/$p" >"$tmp/apply" 2>&1; then

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Write the results of the last `make`, `make demo` or `make test` as one page.
+"""Write the results of the last `make`, `make demo`, `make test` or `make soak` as one page.
 
 usage: report.py [RESULTS]
 
 Reads RESULTS/latest (default: results/latest), the results of each run that it
-names, and RESULTS/bench/raw.json if that exists. Writes RESULTS/report/index.html,
-which needs no network and no script, and prints its path. Links to logs are
-relative: RESULTS can be copied elsewhere as a whole.
-exit: 0 written, whatever the verdict is; 2 usage, or no results
+names, and RESULTS/bench/raw.json if it exists. Writes RESULTS/report/index.html and
+prints its path. The page needs no network and no script. Links to logs are
+relative, so RESULTS can be copied elsewhere as a whole.
+
+exit: 0 the page was written, also if tests failed; 2 wrong usage, or no results
 """
 
 import html
@@ -24,7 +25,7 @@ from results import NOT_XML, message, verdict
 TOP = Path(__file__).resolve().parent.parent
 PICTURES = TOP / "selftests/pictures"
 USAGE = 2
-# A status is a mark as well as a colour.
+# A status has a mark, too, for readers who see no colours.
 MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
 VERDICTS = {"bus": "bus address", "bridge": "through host bridge", "none": "not supported"}
 STYLE = """
@@ -38,8 +39,8 @@ body { margin: 0 auto; max-width: 80rem; padding: 1rem; font: 16px/1.45 system-u
 h1.pass, .pass { color: var(--pass) } h1.fail, .fail { color: var(--fail) } .skip { color: var(--skip) }
 h1 { margin: 0 } h2 { margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line) }
 a { color: inherit } table { border-collapse: collapse; width: 100% }
-th, td { border: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top }
-thead th { background: var(--soft) } .matrix th, .matrix td { overflow-wrap: break-word } .matrix td a { display: block; font-size: .85rem; margin: .1rem 0 }
+th, td { border: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; overflow-wrap: break-word }
+thead th { background: var(--soft) } .matrix td a { display: block; font-size: .85rem; margin: .1rem 0 }
 pre { white-space: pre-wrap; background: var(--soft); padding: .5rem; font-size: .8rem; max-height: 24rem; overflow-y: auto }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr)); gap: 1rem }
 figure { margin: 0; border: 1px solid var(--line); padding: .5rem } figcaption { margin-top: .5rem }
@@ -48,7 +49,7 @@ figure svg { display: block; margin: auto; max-width: 100%; height: 22rem; backg
 .bar i { position: absolute; inset: 0 auto 0 0; background: var(--p2p) } .bar.fail i { background: var(--fail) }
 .bar b { position: absolute; top: -3px; bottom: -3px; width: 3px; background: var(--ink) }
 .bar i.moved { left: auto; right: 0; background: var(--moved) }
-@media (max-width: 50rem) {
+@media (max-width: 64rem) {
   thead { display: none } tr, td, tbody th { display: block; border-width: 0 } tr { border: 1px solid var(--line); margin-bottom: .6rem }
   tbody th { background: var(--soft) } td:empty { display: none } td[data-what]::before { content: attr(data-what) ": "; color: var(--skip) } }
 """
@@ -106,7 +107,7 @@ class Page:
                 f'{number(len(self.runs), "run")}. Emulated devices: nothing here ran on hardware.</p>')
 
     def failed(self):
-        # Of many, only the first are unfolded.
+        # Only the first failures are unfolded.
         unfold = [' open=""'] * 5
         out = [f'<details{"".join(unfold[n:n + 1])}><summary class="fail">{MARKS["fail"]} {text(run["what"])}: {text(test["name"])}</summary>'
                f'<p>{text(message(test))}</p><p>{self.log(run, "log")}; repeat it: <code>{text(run.get("repeat", "make test"))}</code></p>'
@@ -132,7 +133,7 @@ class Page:
                         f'<span class="bar" style="display:block"><i style="width:{100 * p2p / max(pages, 1):.0f}%"></i>'
                         f'<i class="moved" style="width:{100 * moved / max(pages, 1):.0f}%"></i></span>')
             cards.append((not say, f'<figure>{picture.read_text(encoding="utf-8") if picture.exists() else ""}<figcaption><strong>{text(name)}</strong>'
-                         f'{say or "<br/>The suite table has no figures for it in these runs."}</figcaption></figure>'))
+                         f'{say or "<br/>These runs have no figures of the suite table for it."}</figcaption></figure>'))
         return '<h2>Topologies</h2>\n<div class="cards">' + "\n".join(card for _, card in sorted(cards, key=lambda card: card[0])) + "</div>" if cards else ""
 
     def demo(self):
@@ -163,7 +164,7 @@ class Page:
                     label = " ".join([MARKS[kind], run["kernel"], *run["command"].split()[1:]])
                     out += self.log(run, f"{text(label)}: {done}", kind)
             return out
-        return ("<h2>Runs</h2>\n<p>Suites and topologies; in each cell the kernel, its arguments, and how many tests passed. Each leads to its log.</p>"
+        return ("<h2>Runs</h2>\n<p>Suites and topologies; in each cell the kernel, its arguments, and how many tests passed. Each line links to its log.</p>"
                 + table(["topology", *suites], [[text(name) or "no guest", *(cell(suite, name) for suite in suites)] for name in names], "matrix"))
 
     def skipped(self):
@@ -185,7 +186,8 @@ class Page:
                          "<br/>".join(f'<span class="fail">{MARKS["fail"]} {text(t[1])}: {t[2]}, now {t[3]}</span>' for t in differ) or "none",
                          len(tests) - len(old)])
         return ("<h2>Old tests, without and with the patches</h2>\n"
-                + table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows)) if rows else ""
+                + (table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows) if rows
+                   else "<p>Not compared in these runs: <code>make soak</code> compares them.</p>"))
 
     def bench(self):
         raw = self.results / "bench/raw.json"

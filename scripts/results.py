@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Turn what a run left in its folder into a verdict.
+"""Judge runs by the files in their folders.
 
 usage: results.py run DIR KEY=VALUE...    judge one run
        results.py repeated DIR FIRST      judge a run that repeats one that failed
-       results.py compare OLD NEW TABLE   every test of OLD has the same result in NEW
-       results.py summary DIR RUN...      add the runs up: results.json, junit.xml, kcidb.json
+       results.py compare OLD NEW TABLE   check that every test of OLD has the same result in NEW
+       results.py summary DIR RUN...      write the sum of all runs: results.json, junit.xml, kcidb.json
 
-run reads DIR/ktap and DIR/splats, writes DIR/results.json, junit.xml and
-conclusion.txt and prints the exit code of the run. Of the keys it needs code
-(0, or what went wrong below the tests), why and guest_status; suite names the
-may-skip file, folder and repeat say where the result will be and how to repeat
-it; all of them are kept in results.json. A test's time is that between the time
-stamps of its result and of the one before on DIR/console.log: the guest's clock.
+run reads DIR/ktap and DIR/splats. It writes DIR/results.json, junit.xml and
+conclusion.txt, and prints the exit code of the run. Required keys are code (0, or
+the exit code for an error outside of the tests), why and guest_status. suite
+selects the file may-skip. folder and repeat say where the result will be and how
+to repeat the run. All keys are copied to results.json. The time of a test is the
+time between its result and the result before it in DIR/console.log, by the clock
+of the guest.
 
-repeated rewrites what run wrote to DIR. A test that failed in FIRST and passed
-now is a flake. It counts as failed, but for those that the suite's file "flaky"
-lists, with a reason. Both results are in results.json and junit.xml.
-KTAP is parsed by the kernel tree's tools/testing/kunit/kunit.py.
+repeated rewrites the files that run wrote to DIR. A test that failed in FIRST and
+passed now is a flake. A flake counts as failed unless the file "flaky" of the suite
+lists it with a reason. Both results are in results.json and junit.xml.
+
+tools/testing/kunit/kunit.py of the kernel tree parses the KTAP.
 """
 
 import hashlib
@@ -33,9 +35,9 @@ TOP = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("BUILD", TOP / "build"))
 PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
 FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
-# parse() calls so what a run did not get to. That is no test: its "vm" says what happened.
+# The parser gives this name to planned tests without a result. The result "vm" says what happened.
 NO_RESULT = "(no result)"
-# What XML cannot have: a guest may print escape codes.
+# Characters that XML does not allow, such as escape codes that a guest prints.
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -48,7 +50,7 @@ def kunit():
 
 
 def flatten(group, prefix=""):
-    """(name, status) of each test; a group's name counts too, but the one of the whole."""
+    """(name, status) of each test. Names include the names of groups, except the outermost one."""
     for case in group["test_cases"]:
         yield prefix + case["name"], case["status"]
     for sub in group["sub_groups"]:
@@ -60,7 +62,7 @@ def groups(group):
 
 
 def skip_reasons(suite, prefix=""):
-    """Only junit has the reasons of skips."""
+    """The reasons of skips, which are only in junit."""
     for case in suite.findall("testcase"):
         skipped = case.find("skipped")
         if skipped is not None:
@@ -70,7 +72,7 @@ def skip_reasons(suite, prefix=""):
 
 
 def parse(ktap, junit):
-    """The tests of a KTAP file, and what is wrong with its plan."""
+    """The tests of a KTAP file, and errors of its plan."""
     text = ktap.read_text(errors="replace")
     if not re.search(r"TAP version", text):
         return [], "no KTAP"
@@ -86,7 +88,7 @@ def parse(ktap, junit):
     tests = [{"name": name or "(no result)", "status": status, "reason": reasons.get(name, "")}
              for name, status in flatten(group)]
 
-    # kunit.py stops at the plan's end: what comes after it shows as result lines that are not among the tests.
+    # kunit.py stops at the end of the plan. Result lines after that are not among its tests.
     lines = len(re.findall(r"^\s*(?:not )?ok \d+", text, re.M))
     names = [t["name"] for t in tests]
     twice = sorted({n for n in names if names.count(n) > 1})
@@ -103,7 +105,7 @@ def parse(ktap, junit):
 
 
 def contradiction(text):
-    """What kunit.py does not look at: the end of all tests, a second plan, sums that do not fit the results before them."""
+    """Errors that kunit.py does not look for: lines after the last test, a second plan, totals that contradict the results."""
     plans, failed = set(), False
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
@@ -111,7 +113,7 @@ def contradiction(text):
         if line.startswith("Bail out!"):
             return line
         if re.match(r"(not )?ok \d", line):
-            # The result of a group: another may follow, with a plan of its own.
+            # The result of a group. Another group with its own plan may follow.
             plans = {i for i in plans if i <= indent}
             failed = failed or line.startswith("not ")
         elif re.match(r"1\.\.\d", line):
@@ -125,14 +127,14 @@ def contradiction(text):
     return ""
 
 
-# What the kernel prints before a message: <level>[seconds][caller]
+# The prefix of a kernel message: <level>[seconds][caller]
 STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\] ?(?:\[[^]]*\] ?)*")
-# What the kernel (KUnit) prints without "ktap: ", too.
+# Lines that KUnit prints without "ktap: ".
 KTAP = re.compile(r"\s*(?:#|(?:not )?ok \d|1\.\.\d|K?TAP version)")
 
 
 def evidence(folder, tests):
-    """What the log has of these tests, by name: the seconds it took, if known, and the lines up to its result."""
+    """For each of these tests by name: its seconds, if known, and the lines of the log up to its result."""
     console = folder / "console.log"
     left, found, lines, before = [t["name"] for t in tests], {}, [], None
     for line in (console if console.exists() else folder / "ktap").read_text(errors="replace").splitlines():
@@ -145,7 +147,7 @@ def evidence(folder, tests):
         lines.append(line)
         result = re.match(r"\s*(?:not )?ok \d+ ?(?:- )?([^#]*)", line)
         if result:
-            # A test of a group is called GROUP.NAME. What a suite copies from KUnit, which printed it, is found no more.
+            # A test of a group is called GROUP.NAME. The copies of KUnit lines that a suite prints are not counted again.
             name = result[1].strip()
             name = next((n for n in left if n == name), None) or next((n for n in left if n.endswith("." + name)), None)
             if name:
@@ -157,14 +159,14 @@ def evidence(folder, tests):
 
 
 def splat_text(folder, splat):
-    """The splat as it is on the console: so many lines, or up to the end of the trace."""
+    """The splat as it is on the console, up to the end of the trace or a number of lines."""
     lines = (folder / "console.log").read_text(errors="replace").splitlines()[splat["line"] - 1:][:40]
     end = next((i + 1 for i, line in enumerate(lines) if "---[ end trace" in line), len(lines))
     return [f"splat, line {splat['line']} of console.log:", *lines[:end]]
 
 
 def listed(suite, name, *values):
-    """The reason that the suite's file NAME has for these values, or nothing."""
+    """The reason for these values in the file NAME of the suite, or nothing."""
     path = TOP / "selftests/suites" / suite / name
     for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
         if not line.strip() or line.startswith("#"):
@@ -180,7 +182,7 @@ def listed(suite, name, *values):
 def run(folder, meta):
     folder = Path(folder)
     ktap, junit = folder / "ktap", folder / "junit.xml"
-    # kunit.py writes them into its XML, which nothing reads then.
+    # kunit.py would write these characters to its XML, which is then invalid.
     ktap.write_text(NOT_XML.sub("\ufffd", ktap.read_text(errors="replace")))
     tests, plan = parse(ktap, junit)
     for test in tests:
@@ -198,7 +200,7 @@ def run(folder, meta):
             splats.append({"line": int(number), "test": test, "text": text})
     failed = [t for t in tests if t["status"] == "FAIL"]
 
-    # What the run as a whole did wrong counts as one failed test of its own.
+    # An error of the run as a whole counts as one failed test.
     code, why = int(meta.pop("code")), meta.pop("why")
     if code == 0 and splats:
         code, why = SPLAT, "splat"
@@ -246,7 +248,7 @@ def print_failed(tests):
 
 
 def repeated(folder, before):
-    """The run in this folder repeats the one in the other. A test of that which failed there, and did not fail now, is a flake."""
+    """Judge a run that repeats another one. A test that failed in the first run and not in the second one is a flake."""
     folder, result, first = Path(folder), load(folder), load_first(before)
     tests = {t["name"]: t for t in result["tests"]}
     unlisted = []
@@ -255,7 +257,7 @@ def repeated(folder, before):
             continue
         test = tests.get(failed["name"])
         if test is None:
-            # "vm" is there only when something was wrong with the run as a whole.
+            # "vm" exists only if the run as a whole had an error.
             test = {"name": failed["name"], "status": "PASS", "reason": ""}
             if failed["name"] != "vm":
                 test.update(status="FAIL", reason="has no result when repeated")
@@ -299,14 +301,14 @@ def verdict(counts, flakes):
 
 
 def message(test):
-    """In a line why a test failed: what it expected, if it says that, or the last it said."""
+    """One line about a failure: the failed expectation if the test printed one, otherwise its last line."""
     said = [line.strip("# \t") for line in test.get("log", "").splitlines() if line.lstrip().startswith("#")]
     said = [line for line in said if not re.match(r"(RUN|OK|FAIL)\s", line)]
     return test["reason"] or next((line for line in said if "xpected" in line), said[-1] if said else "failed")
 
 
 def explain(result, test):
-    """What a human wants to see of a failure."""
+    """The text of a failure for people."""
     text = [message(test), ""]
     if test.get("log"):
         text += [test["log"], ""]
@@ -318,12 +320,12 @@ def explain(result, test):
     return "\n".join([*text, f"Log: {result.get('folder', '')}/{log}"])
 
 
-# What the run as a whole did wrong is an error, and no failure of a test.
+# In junit.xml, an error of the run as a whole is an "error", not a "failure".
 ERRORS = {USAGE: "not run", SPLAT: "splat", PLAN: "plan", 7: "died", 124: "time limit", 255: "panic"}
 
 
 def verdict_element(case, prefix, result, test):
-    """<failure>, <error>, or with a prefix those that Surefire has for repeated tests"""
+    """<failure> or <error>, with a prefix for the elements of Surefire for repeated tests"""
     kind, what = ("error", ERRORS.get(result["exit"], "failed")) if test["name"] == "vm" else ("failure", "failed")
     element = ET.SubElement(case, prefix + kind.title() if prefix else kind, message=message(test), type=what)
     element.text = explain(result, test)
@@ -359,7 +361,7 @@ def write_junit(folder, result, first):
         if test["status"] == "FAIL":
             verdict_element(case, "", result, test)
         if "first" in test:
-            # A flake, or a test that failed again: how it failed the first time, below what Surefire calls it.
+            # The first failure of a flake, or of a test that failed twice, in the form of Surefire.
             failed = next(t for t in first["tests"] if t["name"] == test["name"])
             verdict_element(case, "flaky" if "flake" in test else "rerun", first, failed)
         if test["status"] == "SKIP":
@@ -374,7 +376,7 @@ def load(folder):
 
 
 def load_first(folder):
-    """Of a run that was repeated: it was written before the folder got this name."""
+    """The first result of a run that was repeated. It was written before its folder was renamed."""
     result = load(folder)
     return {**result, "folder": result["folder"] + ".first"}
 
@@ -394,14 +396,14 @@ def compare(old, new, table):
 
 
 def source(kernel, stamp):
-    """What this kernel was built from, as a checkout of KCIDB, without its id. Only what is known for sure."""
+    """The source of this kernel as a checkout of KCIDB, without its id. Only fields that are known for sure."""
     base = dict(line.split(": ", 1) for line in (PATCHES / "BASE").read_text().splitlines() if not line.startswith("#"))
     def rev(tree, what):
         return subprocess.run(["git", "-C", BUILD / tree, "rev-parse", what], capture_output=True, text=True, check=True).stdout.strip()
     checkout = {"tree_name": "mainline", "valid": True, "misc": {"git_tree": stamp["tree"]}}
     commit = rev("base", "HEAD")
     if commit == base["commit"]:
-        # Of a tarball: a commit that nobody else has.
+        # An imported tarball is a commit that exists nowhere else.
         url, tag = base["git"].split()
         checkout.update(git_repository_url=url, git_commit_name=tag, comment=f"{tag}, imported from {base['package']}")
     else:
@@ -420,7 +422,7 @@ def source(kernel, stamp):
 
 
 def kcidb(runs):
-    """What ran on a kernel, as a submission to KCIDB. A run that was repeated is two there."""
+    """A submission to KCIDB with everything that ran on a kernel. A repeated run is included twice."""
     origin = os.environ.get("KCIDB_ORIGIN") or "hmm_p2p"
     checkouts, builds, tests = {}, {}, []
     for result in runs:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# The main job: boot the patched kernel once per PCIe topology and say how the importer reached device-private memory.
+# Boot the patched kernel on each PCIe topology and print how the importer reached device-private memory.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -59,7 +59,7 @@ table=$(sed 's/#.*//; /^$/d' "$TOP/selftests/suites/$suite/$list" | while read -
 		line "$topology|$nothing|NO, could not run"
 		continue
 	}
-	# A result line follows the line of numbers it judges.
+	# The result line of a test follows its line of numbers.
 	awk -v topology="$topology" -v nothing="$nothing" -v tests="$tests" "$cells"'
 		function row(said, good) {
 			print topology "|" said "|" good
@@ -71,6 +71,6 @@ table=$(sed 's/#.*//; /^$/d' "$TOP/selftests/suites/$suite/$list" | while read -
 	grep -h ' exit ' "$dir/conclusion.txt" || true
 done)
 echo "$table"
-# A test that passes and says no numbers is wrong, too.
+# A test that passes without numbers is an error, too.
 [ $rc -ne 0 ] || [[ $table != *' NO'* ]] || rc=$EX_FAIL
 exit $rc

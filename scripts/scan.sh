@@ -46,33 +46,33 @@ for f in "$1" "$deny" "$allow" "$functions"; do
 done
 [ -s "$1" ] || die "cannot scan: $1 is empty"
 
-# An empty pattern would match every line: only what is left of comments and blank lines counts.
+# Remove comments and blank lines, because an empty pattern would match every line.
 patterns() {
 	sed '/^[[:space:]]*#/d; /^[[:space:]]*$/d' "$1"
 }
-# A hole in the scan needs its reason, in the comment right above it.
+# Each exception needs a comment directly above it, with the reason.
 awk '/^[[:space:]]*#/ { reason = 1; next } /^[[:space:]]*$/ { reason = 0; next }
 	!reason { print FILENAME ":" FNR ": no reason given for: " $0 > "/dev/stderr"; bad = 1 } { reason = 0 } END { exit bad }' "$allow" ||
 	die "cannot scan: each entry of $allow needs a comment above it that says why"
 
-# NUMBER<tab>TEST<tab>MESSAGE of each kernel message. What tests print is not one. The test of a message is the one
-# whose result comes next, or, when none comes any more, the one announced last.
+# Print NUMBER<tab>TEST<tab>MESSAGE for each kernel message; lines that tests print are none. A message belongs to the test whose
+# result comes next or, at the end of the log, to the test that was announced last.
 messages() {
 	tr -d '\r\000' <"$1" | FUNCTIONS=$(patterns "$functions" | paste -sd '|') awk -v OFS='\t' '
 		function flush(test, i) { for (i = 1; i <= n; i++) print num[i], test, msg[i]; n = 0 }
 		function ours(report, f, i, n, yes) {
 			sub(/^BUG: KCSAN: .* in /, "", report)
 			gsub(/\+0x[0-9a-f]+\/0x[0-9a-f]+/, "", report)
-			# what the compiler made of a function
+			# clones of a function by the compiler
 			gsub(/\.(constprop|isra|part|cold)(\.[0-9]+)?/, "", report)
 			n = split(report, f, " / ")
 			for (i = 1; i <= n; i++) yes = yes || f[i] ~ "^(" ENVIRON["FUNCTIONS"] ")$"
 			return yes
 		}
-		# No more of what stands in brackets: a report of lockdep begins so.
+		# Only the first brackets are removed, because reports of lockdep begin with brackets.
 		{ sub(/^(<[0-9]+>)?(\[ *[0-9]+\.[0-9]+\] ?)?(\[ *[TC][0-9]+\] ?)?/, "") }
 		/^(ktap:)? *(not )?ok [0-9]+ / {
-			# KUnit prints its results itself: what a suite copies from there comes late.
+			# KUnit prints its results to the log itself. The copy that a suite prints comes later.
 			copied = sub(/^ktap: */, ""); sub(/^ */, "")
 			if (copied && ($0 in results)) next
 			if (!copied) results[$0]
@@ -99,7 +99,7 @@ patterns "$allow" >"$tmp/allow"
 messages "$1" >"$tmp/messages"
 cut -f3- "$tmp/messages" >"$tmp/text"
 
-# grep -n -f: 0 match, 1 none, anything else is an error that must not look like a clean log.
+# grep returns 0 for a match and 1 for none. Any other code is an error, which must not look like a clean log.
 matches() {
 	local rc=0
 	grep -nE -f "$2" "$1" | cut -d: -f1 || rc=${PIPESTATUS[0]}
@@ -109,7 +109,8 @@ matches "$tmp/text" "$tmp/deny" "$deny" >"$tmp/denied"
 [ ! -s "$tmp/allow" ] || matches "$tmp/text" "$tmp/allow" "$allow" >"$tmp/allowed"
 [ -f "$tmp/allowed" ] || : >"$tmp/allowed"
 
-# A stack that belongs to a report, be it allowed, is no splat of its own. Between its head and its stack are few lines.
+# A stack trace that belongs to a report, even to an allowed one, is no splat of its own. There are few lines between the head of
+# a report and its stack trace.
 splats=$(awk -F '\t' 'FILENAME == ARGV[1] { ok[$1]; next } FILENAME == ARGV[2] { bad[$1]; next } !(FNR in bad) { next }
 	$3 == "Call Trace:" { if (head && FNR - head <= 50) next } { head = FNR } !(FNR in ok)' \
 	"$tmp/allowed" "$tmp/denied" "$tmp/messages")

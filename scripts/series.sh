@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# Sourced by tree.sh and export.sh: which commit of build/tree is which patch of patches/.
+# Sourced by tree.sh and export.sh: the record of which commit of build/tree is which file of patches/.
 #
-# The record, build/tree/.git/series: the base commit, then for each patch applied or exported a line of commit,
-# sha256sum, path below patches/. The series of a commit is also a note on it, which git carries through rebase and
-# amend; that is how export knows where an edited commit belongs.
+# The record is build/tree/.git/series. It has the base commit, and for each patch a line with its commit, its sha256sum and its
+# path below patches/. A git note on each commit names its series. git keeps notes through rebase and amend, so export.sh knows
+# the series of an edited commit.
 
 tree=$BUILD/tree
 record=$tree/.git/series
 
-# tree_work: what build/tree has that the record has not, in words; nothing when it has nothing.
+# tree_work: describe the work in build/tree that is not in the record, if there is any
 tree_work() {
 	local d commits edits
 	for d in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD; do
@@ -25,7 +25,7 @@ tree_work() {
 	[ "$edits" -eq 0 ] || printf '%s files edited' "$edits"
 }
 
-# tag_series: series/NAME at the last commit of each series.
+# tag_series: set the tag series/NAME to the last commit of each series
 tag_series() {
 	local commit path
 	kgit "$tree" tag -l 'series/*' | xargs -r git -C "$tree" tag -d >/dev/null

@@ -36,7 +36,7 @@ tmp=$(mktemp -d "$CACHE/sparse.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-# By itself: it depends on gcc, for a program that is not used here.
+# Without its dependencies. It depends on gcc for a program that is not used here.
 "$TOP/scripts/debian-package.sh" --only "$tmp/out" sid sparse libc6
 # shellcheck disable=SC2016 # for the shell of the script
 printf '#!/bin/sh\nexec "$(dirname "$0")/run" sparse "$@"\n' >"$tmp/out/sparse"

@@ -4,7 +4,7 @@
 
 usage: tar-to-cpio.py FOLDER <TAR >CPIO
 
-All of it comes to lie below FOLDER. Devices and the like are left out, and the time of files,
+Everything is placed below FOLDER. Devices and other special files are left out. So are time stamps,
 which the kernel would drop.
 """
 
@@ -14,7 +14,7 @@ import sys
 import tarfile
 
 KINDS = {tarfile.DIRTYPE: stat.S_IFDIR, tarfile.REGTYPE: stat.S_IFREG, tarfile.SYMTYPE: stat.S_IFLNK,
-         # as a symlink: there is no way back in the stream to the content
+         # as a symlink, because the content came earlier in the stream
          tarfile.LNKTYPE: stat.S_IFLNK}
 
 

@@ -3,8 +3,8 @@
 """tar-to-git.py TARBALL VERSION | git fast-import
 
 Writes the content of a kernel tarball as one commit, without its first path
-component. The commit depends on nothing but the content and VERSION, so every
-machine gets the same commit id. (git add would need the files twice on disk.)
+component. The commit depends only on the content and on VERSION, so it has the
+same id on every machine. (git add would need the files on disk twice.)
 """
 import stat
 import sys

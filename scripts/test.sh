@@ -56,7 +56,7 @@ case ${1:-} in
 esac
 suites_wanted=${1:-} topologies_wanted=${2:-}
 
-# Now, and not after an hour of tests.
+# Check this now, not after an hour of tests.
 [[ ${KCIDB_ORIGIN:-hmm_p2p} =~ ^[a-z0-9_]+$ ]] || die "KCIDB_ORIGIN=$KCIDB_ORIGIN: small letters, digits and _ only"
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
@@ -64,7 +64,7 @@ list=${LIST:-runs}
 step "test: begin" 2>/dev/null # the clock
 took
 
-# wanted VALUE LIST: LIST is empty or has VALUE
+# wanted VALUE LIST: is LIST empty, or does it contain VALUE?
 wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }
 for name in $topologies_wanted; do
 	[ -f "$TOP/selftests/topologies/$name" ] || die "no topology $name in selftests/topologies"
@@ -81,7 +81,7 @@ for name in ${KERNELS:-}; do
 	wanted "$name" "$kernels" || die "no kernel $name; there are: $kernels"
 done
 
-# What is to be done: suite, and either "host" or kernel, topology, arguments.
+# All runs: suite, and either "host" or kernel, topology and arguments.
 todo=()
 for dir in "$suites"/*/; do
 	suite=$(basename "$dir")
@@ -99,14 +99,14 @@ for dir in "$suites"/*/; do
 	done < <(rows "$dir/$list")
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
-# What takes long comes first, so that nothing waits for it at the end.
+# Slow runs come first, so that no processor is idle at the end.
 mapfile -t todo < <(printf '%s\n' "${todo[@]}" | awk '{ print ($2 == "host" ? 0 : $2 == "debug" ? 1 : 2) "\t" $0 }' | sort -s -k 1,1 | cut -f 2-)
 for name in $topologies_wanted; do
 	printf '%s\n' "${todo[@]}" | awk -v name="$name" '$2 != "host" && $3 == name { found = 1 } END { exit !found }' ||
 		die "no run of these suites has the topology $name"
 done
 
-# A newer QEMU, and the Debian root of a suite, are fetched now: if they cannot be had, that is said before an hour of tests.
+# Download a newer QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
 while read -r version; do
 	"$TOP/scripts/qemu.sh" "$version" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
@@ -124,13 +124,13 @@ scratch "${TMPDIR:-/tmp}"
 # Each job is a process group (set -m), so that all of it ends with this script.
 set -m
 
-# What is no VM run, and the sum of all, goes where the kernel under test gives the name.
+# The folder for the summary and for programs that run on the host. Its name has the id of the kernel under test.
 for kernel in normal unpatched; do
 	[ ! -f "$BUILD/kernels/$kernel/stamp" ] || break
 done
 summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
 
-# judge_host DIR SUITE COMMAND...: the KTAP that a command prints here instead of in a guest
+# judge_host DIR SUITE COMMAND...: run a command on the host and record the results that it prints
 judge_host() {
 	local dir=$1 suite=$2 rc=0 start=${EPOCHREALTIME/[.,]/} tenths repeat
 	shift 2
@@ -147,7 +147,7 @@ judge_host() {
 	mv "$dir.part" "$dir"
 }
 
-# lost DIR WHY SUITE KERNEL [TOPOLOGY [ARGUMENT...]]: a run that could not take place has failed
+# lost DIR WHY SUITE KERNEL [TOPOLOGY [ARGUMENT...]]: record that a run could not start, as a failure
 lost() {
 	rm -rf "$1"
 	mkdir -p "$1"
@@ -157,10 +157,10 @@ lost() {
 		command="${5:+/suites/$3/run ${*:6}}" start="$(date -u -Is)" folder="${1#"$TOP/"}" >/dev/null
 }
 
-# A run that fails is repeated once, as a human would. Not in a tree where all is broken: it would take twice as long.
+# A run that fails is repeated once. If everything is broken, repeating all runs would double the time.
 most_repeated=5
 
-# inputs_id WORD...: of what the verdict on these words of todo depends on, and of them
+# inputs_id WORD...: a hash of this line of todo and of everything on which its result depends
 inputs_id() {
 	{
 		bench_id
@@ -179,7 +179,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	dir=$(results_dir "$2" "$3" "$suite" "${*:4}")
 	rm -rf "$dir" "$dir.first"
 	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
-	# What could not run, or nothing was wrong with.
+	# A run that passed, or could not start, is not repeated.
 	[ "$rc" -ne 0 ] && [ "$rc" -ne "$EX_USAGE" ] || return "$rc"
 	: >"$tmp/failed.$BASHPID"
 	n=$(find "$tmp" -name 'failed.*' | wc -l)
@@ -195,7 +195,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 		return "$rc"
 	}
 	rc=$("$TOP/scripts/results.py" repeated "$dir" "$dir.first") || {
-		# So it counts as one that could not run: the repeated run's own results do not stand for both.
+		# Without results the run counts as one that could not start. The results of the second run alone must not count.
 		rm "$dir/results.json"
 		return "$EX_USAGE"
 	}
@@ -216,7 +216,7 @@ finish() {
 	if [ -f "$dir/results.json" ]; then
 		dirs+=("$dir")
 		line=$(cat "$dir/conclusion.txt")
-		# Not if somebody edited the bench meanwhile.
+		# Record it only if nothing that it depends on was edited meanwhile.
 		[ -z "${ids[n]:-}" ] || [ "${ids[n]}" != "$(inputs_id "${words[@]}")" ] || echo "${ids[n]}" >"$dir/verdict"
 	else
 		broken=1
@@ -262,7 +262,7 @@ while [ ${#running[@]} -gt 0 ]; do
 	finish
 done
 
-# Checks over several runs, as KTAP: what the files "same" of the suites say.
+# Compare results of several runs, by the files "same" of the suites. The results are KTAP.
 mkdir -p "$summary"
 rm -f "$summary"/same-result-*.txt
 n=0
@@ -282,7 +282,7 @@ for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 		read -r -a words <<<"$new"
 		[ -f "$BUILD/kernels/${words[0]}/stamp" ] || continue
 		new=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
-		# Only what was run just now is compared.
+		# Compare only runs of this call.
 		if wanted "$old" "${dirs[*]}" && wanted "$new" "${dirs[*]}"; then
 			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
 		fi

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Draw the PCIe topologies of selftests/topologies, and the data path that README.md shows.
 
-usage: topology.py             draw each to results/topology/NAME.svg, and to
-                               selftests/pictures/ if it is not that already
-       topology.py --check     is selftests/pictures what would be drawn?
-                               (needs no graphviz)
-       topology.py --dot FILE  the dot source of one file
+usage: topology.py             draw all to results/topology/NAME.svg, and replace
+                               those in selftests/pictures/ that differ
+       topology.py --check     check that selftests/pictures is up to date (needs no
+                               graphviz)
+       topology.py --dot FILE  print the dot source of one file
 
-A file whose verdicts are not what pci_p2pdma makes of its devices is an error.
-exit: 0 good, 1 a file is wrong or a picture out of date, 2 usage or no graphviz
+A topology file is wrong if its verdicts contradict the rules of pci_p2pdma.
+exit: 0 no error, 1 a file is wrong or a picture is out of date, 2 wrong usage or no
+graphviz
 """
 
 import hashlib
@@ -25,11 +26,11 @@ TOP = Path(__file__).resolve().parent.parent
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
 RESULTS = TOP / "results/topology"
-# No topology, and drawn as one.
+# A picture in the style of the topologies that is none of them.
 DATA_PATH = Path("data-path")
 FAIL, USAGE = 1, 2
 
-# QEMU device: what it is, PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
+# QEMU device: its kind, and its PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
 DEVICES = {
     "pcie-root-port": ("port", "1b36:000c"),
     "x3130-upstream": ("upstream", "104c:8232"),
@@ -44,7 +45,7 @@ DEVICES = {
 }
 IOMMU = {"intel-iommu": "Intel IOMMU", "amd-iommu": "AMD IOMMU", "virtio-iommu-pci": "virtio IOMMU"}
 BRIDGES = ("port", "upstream", "downstream", "host")
-# Of QEMU's bridges only this one has an ACS capability.
+# The only bridge of QEMU with an ACS capability.
 HAS_ACS = "pcie-root-port"
 
 FONT = "DejaVu Sans"
@@ -55,7 +56,7 @@ FILL = {"exporter": "#ddf4ff", "importer": "#fff8c5", "top": "#f6f8fa", "host": 
 
 
 class Wrong(Exception):
-    """The data file is."""
+    """The topology file is wrong."""
 
 
 class Device:
@@ -69,7 +70,7 @@ class Device:
         self.node = ""
 
     def up(self):
-        """The PCI bridges above, the nearest first; a host bridge is none."""
+        """The PCI bridges above the device, the nearest first, without the host bridge."""
         device, bridges = self.parent, []
         while device.kind != "host":
             bridges.append(device)
@@ -133,7 +134,7 @@ class Topology:
             self.iommu = qemu
             if qemu == "intel-iommu":
                 return  # no PCI device
-        # As QEMU: the first slot that is free. Those of pcie.0 begin behind the chipset's own.
+        # The first free slot, as in QEMU. On pcie.0 the first slots belong to the chipset.
         taken = {c.slot for c in device.parent.children}
         free = next(n for n in range(device.parent is self.host, 256) if n not in taken)
         device.slot = int(properties["addr"].split(".")[0], 16) if "addr" in properties else free
@@ -145,7 +146,7 @@ class Topology:
             self.hosts.append(device)
 
     def number(self):
-        """Bus numbers as the firmware gives them: depth first."""
+        """Assign bus numbers depth first, as the firmware does."""
         def walk(bridge, bus):
             last = bus
             for device in sorted(bridge.children, key=lambda d: d.slot):
@@ -158,14 +159,14 @@ class Topology:
             walk(host, int(host.properties.get("bus_nr", "0"), 0))
 
     def iommu_on(self):
-        # kernel-config/: the Intel one only if asked for
+        # With kernel-config/, the Intel IOMMU is used only if the command line asks for it.
         return bool(self.iommu) and (self.iommu != "intel-iommu" or "intel_iommu=on" in self.append)
 
     def translates(self):
         return self.iommu_on() and not {"iommu=pt", "iommu.passthrough=1"} & set(self.append.split())
 
     def redirects(self, device):
-        """ACS redirect: the kernel sets it everywhere if there is an IOMMU, config_acs says otherwise device by device."""
+        """Does the port redirect (ACS)? With an IOMMU the kernel turns this on everywhere, unless config_acs changes it."""
         if device.qemu != HAS_ACS:
             return False
         for option in re.findall(r"config_acs=([^,\s\"]*)", self.append):
@@ -190,7 +191,7 @@ class Topology:
         return int(bdf[1], 16) == devices[0].bus and slots == [d.slot for d in devices]
 
     def meet(self, exporter, importer):
-        """The bridge that forwards from one to the other, as calc_map_type_and_dist() looks for it, and why none does."""
+        """The bridge that forwards between the two devices, found like in calc_map_type_and_dist(), or the reason why none does."""
         ours, theirs = exporter.up(), importer.up()
         common = next((b for b in ours if b in theirs), None)
         if not common:
@@ -225,7 +226,8 @@ class Topology:
     # The picture
 
     def paths(self):
-        """Link (the device below it) or pair of host bridges: {(colour, up or down)}; and the same of refused ways."""
+        """{link or pair of host bridges: {(colour, up or down)}} of the data paths, and the same of refused paths. A link is
+        named by the device below it."""
         drawn, refused = {}, {}
 
         def go(ways, colour, devices, direction):
@@ -256,7 +258,7 @@ class Topology:
             device.node = f"n{n}"
         ends = [d for d in shown if d.kind in ("exporter", "importer")]
         moved = [e for e, said in zip(self.exporters, self.verdicts) if said == "none" or self.masked]
-        # What migrates goes around the outside, on the side where the exporter is.
+        # The arrow of a migrating page goes around the outside, on the side of the exporter.
         left = bool(moved) and moved == ends[:1]
         side = "w" if left else "e"
 
@@ -285,7 +287,7 @@ class Topology:
 
         cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
         out.append(f"top [label={box([cells if left else cells[::-1]])}]")
-        # The order of edges is that of what they lead to, from left to right.
+        # Edges are in the order of their targets, from left to right.
         if left:
             migrate()
         for device in [*self.hosts, *shown]:
@@ -358,7 +360,7 @@ class Topology:
 
 
 def data_path():
-    """The same system twice: without the patches and with them."""
+    """Draw the same system twice, without and with the patches."""
     out = [f'digraph {{ graph [bgcolor="{PAPER}", pad=0.15, ranksep=0.35, nodesep=0.5, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
            f'node [shape=plain, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
            f'edge [color="{LINE}", dir=none, fontname="{FONT}", fontsize=11, arrowsize=0.8]']
@@ -378,7 +380,7 @@ def data_path():
 
 
 def wrapped(text):
-    """As HTML, the fewest lines that fit, of like length."""
+    """Wrap to HTML lines of similar length, as few as possible."""
     return map(html.escape, textwrap.wrap(text, len(text) // (len(text) // 48 + 1) + 8))
 
 
@@ -393,22 +395,22 @@ def box(rows):
 
 
 def digest(dot):
-    """What --check finds in a picture: it knows no layout, so no version of graphviz matters."""
+    """The content of a picture for --check, without its layout, which depends on the version of graphviz."""
     return f"<!-- scripts/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
 
 
 def draw(dot):
     svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-    # Without graphviz's version and names, and with what is the same everywhere said once.
+    # Remove the version and the names of graphviz, and move attributes that are the same everywhere to one place.
     svg = re.sub(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<title>.*?</title>|<g id="(?!graph).*?>| id=".*?" class=".*?"', "",
                  svg, flags=re.S)
     svg = svg.replace("</g>", "", svg.count("</g>") - 1)
     for common in (f' font-family="{FONT}"', ' font-size="12.00"', f' fill="{INK}"', ' text-anchor="start"',
                    ' stroke="transparent"', ' stroke="none"', ' xmlns:xlink="http://www.w3.org/1999/xlink"'):
         svg = svg.replace(common, "")
-    # One rectangle for what is drawn as area and border.
+    # Merge area and border of a box into one rectangle.
     svg = re.sub(r'(<polygon fill="[^"]*")( points="[^"]*"/>)\n<polygon fill="none"( stroke="[^"]*")\2', r"\1\3\2", svg)
-    # Verdana is as wide.
+    # Verdana has the same width.
     svg = svg.replace("<g ", f'{digest(dot)}\n<g font-family="Verdana,{FONT},sans-serif" font-size="12" fill="{INK}" ', 1)
     return re.sub(r"\n\s*", "\n", svg.lstrip())
 

@@ -61,7 +61,7 @@ wanted=()
 mapfile -t commits < <(cut -d ' ' -f 1 "$record")
 mapfile -t applied < <(sed 1d "$record" | cut -d ' ' -f 2-)
 
-# The patches that are in place: as many as are the same from the first on.
+# Keep the patches up to the first one that differs.
 same=0
 if [ "${commits[0]}" = "$base_commit" ]; then
 	while [ "$same" -lt "${#applied[@]}" ] && [ "${applied[same]}" = "${wanted[same]:-}" ]; do
@@ -86,7 +86,7 @@ fi
 [ -z "$work" ] ||
 	die "build/tree has work that is not in patches/ ($work) and would be lost: make export, or drop it with git -C build/tree reset --hard ${last:0:12}"
 
-# mtimes decide what the next build compiles: remember the files that go away now and may come back as they were.
+# Time stamps decide what the next build compiles. Remember the files that are removed now and may come back unchanged.
 mkdir "$tmp/old"
 kgit "$tree" diff --name-only -z --no-renames --diff-filter=d "$start" HEAD |
 	(cd "$tree" && xargs -0r cp -p --parents -t "$tmp/old")
@@ -103,7 +103,7 @@ rc=0
 todo=("${wanted[@]:same}")
 if [ "${#todo[@]}" -gt 0 ]; then
 	step "tree: $same of ${#wanted[@]} patches in place, applying ${#todo[@]}"
-	# No fuzz, no three-way merge: what plain git am does not take is not a patch for this base.
+	# No fuzz and no three-way merge: a patch for this base has to apply with plain git am.
 	kgit "$tree" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr --committer-date-is-author-date \
 		"${todo[@]/#*  /"$PATCHES/"}" >"$tmp/am.log" 2>&1 </dev/null || rc=$?
 	mapfile -t new < <(kgit "$tree" rev-list --reverse "$start..HEAD")

@@ -54,10 +54,10 @@ without a message, 124 a time limit was reached, 255 the guest panicked.
 EOF
 }
 
-# topology FILE: sets what the file says, and qemu_devices from its devices, exporters and importers.
+# topology FILE: read the file into variables, and its devices, exporters and importers into qemu_devices.
 topology() {
 	local key value exporters=0 importers=0 backing=ram
-	# What another process can reach is a file.
+	# Memory that another process can access has to be a file.
 	[ -z "$importer$exporter" ] || backing=memfd
 	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no qemu_least=0
 	qemu_devices=()
@@ -68,7 +68,7 @@ topology() {
 		qemu) qemu_least=$value ;;
 		append) append+=" $value" ;;
 		device)
-			# Without it a device in another process does not hear what the IOMMU maps.
+			# Without caching-mode a device in another process is not told what the IOMMU maps.
 			[ -z "$importer$exporter" ] || [[ $value != intel-iommu* ]] || value+=,caching-mode=on
 			qemu_devices+=(-device "$value")
 			;;
@@ -102,11 +102,11 @@ topology() {
 	must_be "$1" qemu "$qemu_least" '[0-9]+'
 }
 
-# vfio_user ID VALUE: adds a device that is a process of its own
+# vfio_user ID VALUE: add a device that is a process of its own
 vfio_user() {
 	local value=\"${2//=/\":\"}\"
 	sockets+=("$socket_dir/$1")
-	# A socket can only be given in JSON, and then all must: bus=b,addr=a is "bus":"b","addr":"a".
+	# QEMU takes a socket only in JSON, so all options have to be JSON: bus=b,addr=a becomes "bus":"b","addr":"a".
 	value=${value//,/\",\"},\"id\":\"$1\"
 	value+=",\"socket\":{\"type\":\"unix\",\"path\":\"${sockets[-1]}\"}"
 	qemu_devices+=(-device "{\"driver\":\"vfio-user-pci\",$value}")
@@ -116,26 +116,26 @@ must_be() { # FILE KEY VALUE PATTERN
 	[[ $3 =~ ^($4)$ ]] || die "$1: $2=$3: must be of the form $4 (see selftests/topologies/README)"
 }
 
-# qemu_command: sets qemu=(...). The words of the guest's command come last on the kernel command line, behind "--".
+# qemu_command: set qemu=(...). The command of the guest comes last on the kernel command line, after "--".
 qemu_command() {
 	local machine=q35
 	local cmdline processors=(-smp 2)
-	# For devices that are slow by the clock (edu takes 100 ms to do a transfer): an idle guest's clock leaps to the next timer.
+	# For slow devices: edu takes 100 ms for a transfer. With sleep=off the clock of an idle guest jumps to the next timer.
 	[ -z "$icount" ] || processors=(-smp 1 -icount "shift=$icount,sleep=off")
-	# The whole console is judged, so nothing may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
-	# An oops leaves the guest in an unknown state: stop there.
+	# The console is scanned, so no message may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
+	# After an oops the state of the guest is unknown, so it stops.
 	cmdline="console=ttyS0 ignore_loglevel printk.devkmsg=on log_buf_len=4M panic=-1 oops=panic"
-	# A busy host makes the guest miss the few ticks by which it checks its timer, and then it panics.
+	# On a busy host the guest may miss the ticks by which it checks its timer. It would panic.
 	cmdline+=" no_timer_check"
 	# While the first clock is still jiffies, Linux 7.3's clocksource watchdog can wait for ever: MAINTAINERS-notes/ci.md.
 	cmdline+=" tsc=nowatchdog"
-	# What looks stuck to the kernel may be starved. The first two have a maximum.
+	# A guest on a busy host may look stuck. The first two limits have a maximum.
 	cmdline+=" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300"
 	cmdline+=" sysctl.kernel.hung_task_timeout_secs=$((120 * slowdown)) kunit.timeout=$((300 * slowdown))"
 	cmdline+="$append $append_more HMM_P2P_DMA_BITS=$dma_bits HMM_P2P_DATA=${data%%:*} HMM_P2P_SHAPE=$shape"
 	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
-	# Limits of single tests are made for hardware.
+	# The time limits of single tests are made for hardware.
 	cmdline+=" HMM_P2P_SLOWDOWN=$((4 * slowdown))"
 	cmdline+=" -- $*"
 	if [ ${#sockets[@]} -gt 0 ]; then
@@ -151,13 +151,13 @@ qemu_command() {
 	)
 }
 
-# qemu_script ARGUMENT...: the QEMU command as a script. What only this machine has is the default of a variable there.
+# qemu_script ARGUMENT...: print the QEMU command as a script. Paths of this machine are defaults of variables there.
 qemu_script() {
 	local word start='exec '
 	cat <<EOF
 #!/bin/sh
-# The QEMU of this run. Ctrl-A X ends it. Ctrl-A C leads to the monitor, for what the guest asks of it on a line
-# "monitor: ...". Elsewhere: copy what KERNEL and INITRD name too, which are not in this folder, and say where it is:
+# The QEMU of this run. Ctrl-A X ends it. Ctrl-A C switches to the monitor: type there what the guest requests in lines
+# "monitor: ...". To run it on another machine, copy the files of KERNEL and INITRD, too, and name the copies:
 #   QEMU=qemu-system-x86_64 KERNEL=./bzImage INITRD=./initramfs.cpio ./qemu.sh
 : "\${QEMU:=$qemu_binary}" # was $qemu_version
 : "\${KERNEL:=$kdir/bzImage}"
@@ -173,7 +173,7 @@ EOF
 	[ ${#sockets[@]} -eq 0 ] || {
 		start=
 		cat <<EOF
-# Devices that are processes of this suite's programs "importer" and "exporter", from a clone with its build/tree.
+# Devices that are processes: the programs "importer" and "exporter" of this suite, in a clone with its build/tree.
 : "\${SUITE:=$TOP/selftests/suites/$suite}"
 sockets=\$(mktemp -d /tmp/hmm-p2p.XXXXXX)
 pids=
@@ -221,7 +221,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	[ -x "$importer" ] || importer=''
 	[ -x "$exporter" ] || exporter=''
 	if [ -n "$importer$exporter" ]; then
-		# Short: the path of a socket has 107 characters at most.
+		# A short path, because the path of a socket has at most 107 characters.
 		socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
 		trap 'rm -rf "$socket_dir"' EXIT
 	fi
@@ -243,7 +243,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	limits
 }
 
-# limits: what is generous here
+# limits: set time limits that are generous on this machine
 limits() {
 	local tenths=400
 	[ ! -f "$kdir/boot" ] || tenths=$(cat "$kdir/boot")
@@ -267,7 +267,7 @@ boot)
 	qemu_command shell
 	echo "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description. Ctrl-A X ends it."
 	"${qemu[@]}" -serial mon:stdio && exit 0
-	# 33 is what the guest's init leaves with; see selftests/guest/init.
+	# The init of the guest ends QEMU with 33; see selftests/guest/init.
 	[ $? -eq 33 ]
 	exit
 	;;
@@ -312,7 +312,7 @@ say() {
 }
 say "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description"
 
-# Everything is written beside its place and moved there at the end.
+# Results are written to a temporary folder, which is renamed at the end.
 [ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: has other things in it than results"
 mkdir -p "$(dirname "$dir")"
 part=$(mktemp -d "$dir.part.XXXXXX")
@@ -331,22 +331,22 @@ chmod +x "$part/qemu.sh"
 cp "$kdir/config" "$part/config"
 console=$part/console.log
 exec {log}>"$console"
-# QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. Opened for reading too, the FIFO never waits for
-# QEMU and outlives it.
+# QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. The FIFO is opened for reading, too, so that opening does
+# not wait for QEMU, and writing does not fail after its end.
 monitor=$part/monitor asked=0 monitor_why=''
 mkfifo "$monitor.in"
 : >"$monitor.out"
 exec {to_monitor}<>"$monitor.in"
 
-# qmp COMMAND [ARGUMENTS]
+# qmp COMMAND [ARGUMENTS]: send a command to the monitor
 qmp() {
 	printf '{"execute":"%s","arguments":{%s}}\n' "$1" "${2:-}" >&"$to_monitor"
 	asked=$((asked + 1))
 }
-# QEMU takes no other command before this one.
+# QEMU requires this command before all others.
 qmp qmp_capabilities
 
-# ask_monitor COMMAND: for the guest; nothing of what else the monitor can do (it reaches the host's files).
+# ask_monitor COMMAND: a request of the guest. Only device_del is allowed, because the monitor can access files of the host.
 ask_monitor() {
 	if [[ $1 =~ ^device_del\ ([A-Za-z0-9_-]+)$ ]]; then
 		qmp device_del "\"id\":\"${BASH_REMATCH[1]}\""
@@ -355,7 +355,7 @@ ask_monitor() {
 	fi
 }
 
-# Its devices first. They end when it does.
+# Devices that are processes start before QEMU. They end when QEMU ends.
 devices=()
 for socket in "${sockets[@]}"; do
 	program=$importer
@@ -369,14 +369,14 @@ for socket in "${sockets[@]}"; do
 	[ -S "$socket" ] || die "$program has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
 done
 
-# QEMU's output is a pipe: its end is seen at once, and each wait has a limit. --pdeathsig: no QEMU outlives this
-# script, however that ends.
+# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit. --pdeathsig: QEMU ends with this
+# script, however the script ends.
 start=${EPOCHREALTIME/[.,]/}
 exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
 	-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor,mode=control </dev/null 2>"$part/qemu.err")
 pid=$!
 
-# Times are tenths of a second since then.
+# Times are tenths of a second since the start of QEMU.
 tenths() { [ -z "$1" ] || echo $(($1 / 10)).$(($1 % 10)); }
 stage=boot limit=$boot_timeout since=0 up='' first_test='' why='' panic='' now=0
 while :; do
@@ -390,21 +390,21 @@ while :; do
 	IFS= read -r -t "$wait" -u "$serial" line || rc=$?
 	now=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
 	line=${line%$'\r'}
-	# At the end and at a time limit, what QEMU was in the middle of.
+	# At the end, or at a time limit, the line may be incomplete.
 	[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >&"$log"
 	case $line in
 	*'] guest: up'*)
 		[ -n "$up" ] || {
 			up=$now
 			stage='the test' limit=$test_timeout since=$now
-			# In virtual time it says nothing.
+			# A boot in virtual time tells nothing about this machine.
 			[ -f "$kdir/boot" ] || [ -n "$icount" ] || echo "$up" >"$kdir/boot"
 		}
 		;;
 	*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;
 	*'] monitor: '*) ask_monitor "${line#*'] monitor: '}" ;;
 	*'] Kernel panic - not syncing'*)
-		# panic=-1 ends QEMU after the call trace; a panic before the command line was parsed would hang.
+		# panic=-1 ends QEMU after the call trace. A panic before the command line is parsed would hang.
 		panic=${line#*] } stage='the end after the panic' limit=10 since=$now
 		;;
 	esac
@@ -415,7 +415,7 @@ while :; do
 	fi
 done
 [ -z "$why" ] || {
-	# A guest that hangs says no more: where its processors are.
+	# Ask where the processors of a hanging guest are.
 	qmp human-monitor-command '"command-line":"info registers -a"' 2>/dev/null
 	for ((i = 0; i < 50; i++)); do
 		! grep -q 'RIP=' "$monitor.out" || break
@@ -439,7 +439,7 @@ fi
 
 device_why=''
 for i in "${!devices[@]}"; do
-	# One to which QEMU never came would wait for ever.
+	# A device to which QEMU never connected would wait for ever.
 	for ((n = 0; n < 100; n++)); do
 		kill -0 "${devices[i]}" 2>/dev/null || break
 		sleep 0.1
@@ -457,7 +457,7 @@ if [ -n "$panic" ]; then
 elif [ -n "$why" ]; then
 	code=$EX_TIMEOUT
 elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
-	# isa-debug-exit: see leave() in selftests/guest/init
+	# The code of isa-debug-exit: see leave() in selftests/guest/init.
 	code=0 guest_status=$(((qemu_status - 33) / 2))
 	why=${device_why:-$monitor_why}
 	[ -z "$why" ] || code=$EX_FAIL

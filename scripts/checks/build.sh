@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# Sourced instead of lib.sh by the checks that compile. What they compile is only what the patches touch.
+# Sourced instead of lib.sh by checks that compile. They compile only files that the patches touch.
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -8,14 +8,14 @@ export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXS
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 
-# kmake OUT ARG...: make in $work
+# kmake OUT ARG...: run make in $work
 kmake() {
 	local out=$1
 	shift
 	make -C "$work" O="out-$out" -j "$(nproc)" "${make_tools[@]}" "$@" </dev/null
 }
 
-# configure OUT: that of the kernel `normal`, with the one touched file that it leaves out, in $work/out-OUT
+# configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the one touched file that `normal` leaves out
 configure() {
 	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" || fail "no configuration"
 	"$work/scripts/config" --file "$work/out-$1/.config" -e DMA_API_DEBUG
@@ -23,16 +23,16 @@ configure() {
 	cp "$work/out-$1/.config" "$OUT/config"
 }
 
-# at_configured OUT COMMIT: check it out, with what configure made; a symbol that comes with a patch is lost in what is before it.
+# at_configured OUT COMMIT: check it out, with the configuration of configure(). Before a patch, its new symbols are lost.
 at_configured() {
 	at "$2"
 	cp "$OUT/config" "$work/out-$1/.config"
 }
 
-# is_set OUT SYMBOL
+# is_set OUT SYMBOL: is it set in the configuration?
 is_set() { grep -qE "^CONFIG_$2=[ym]\$" "$work/out-$1/.config"; }
 
-# symbols_of FILE
+# symbols_of FILE: the symbols that the table objects lists for it
 symbols_of() {
 	local pattern symbols
 	while read -r pattern symbols; do
@@ -45,7 +45,7 @@ symbols_of() {
 	echo "NO_ROW_OF_scripts/checks/objects"
 }
 
-# sources: C files to compile that are there now
+# sources: the C files to compile that exist in this commit
 sources() {
 	{
 		touched '*.c' ':!tools' ':!Documentation' ':!samples'
@@ -55,7 +55,7 @@ sources() {
 	done
 }
 
-# objects OUT [SYMBOL...]: what of it the configuration compiles; what it does not must be for want of one of SYMBOLS
+# objects OUT [SYMBOL...]: the objects that this configuration compiles. An object may be missing only if one of SYMBOLS is not set.
 objects() {
 	local out=$1 f symbol
 	shift
@@ -71,7 +71,7 @@ objects() {
 	done
 }
 
-# compile OUT LOG ARG...: the objects anew, for only what is compiled can warn. Wants $objects.
+# compile OUT LOG ARG...: compile $objects again, because only a compiled file can warn.
 compile() {
 	local out=$1 log=$2
 	shift 2
@@ -79,7 +79,7 @@ compile() {
 	kmake "$out" -k "$@" "${objects[@]}" >"$log" 2>&1
 }
 
-# before_after OUT ARG...: the messages of both as $OUT/before and $OUT/after
+# before_after OUT ARG...: compile both commits, with the messages in $OUT/before and $OUT/after
 before_after() {
 	local out=$1 when commit
 	shift

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
 # Sourced by the checks. scripts/check.sh gives them
-#   WORK      a git tree in which nothing else checks out and builds
-#   FROM, TO  commits of it: what lies between them is checked
-#   PATCHES   the same as patches, with `series`
+#   WORK      a git tree that nothing else uses at the same time
+#   FROM, TO  commits of it: the commits between them are checked
+#   PATCHES   the same as patches, with the file series
 #   OUT       a folder for details
-#   ONLY      files of this project to look at, all if empty
-# and scripts/mbox.sh, which has them look at some of the patches as they are mailed:
-#   SIGNER    who has signed them
+#   ONLY      files of this project to check; all if empty
+# scripts/mbox.sh runs some of them on the patches as they are mailed, and adds
+#   SIGNER    the person who has signed them
 # A check prints one line; exit 0 passed, 250 passed with a warning, else failed.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -34,19 +34,19 @@ fail() {
 	exit "$EX_FAIL"
 }
 
-# rows FILE: its lines, without comments and empty ones
+# rows FILE: its lines without comments and empty lines
 rows() { sed 's/^#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }
 
-# patches: what the file series lists, below $PATCHES
+# patches: the paths below $PATCHES that the file series lists
 patches() { series_patches; }
 
-# subject FILE: of a mail, unfolded, without [PATCH ...]
+# subject FILE: the subject of a mail, unfolded, without [PATCH ...]
 subject() {
 	awk '/^Subject:/ { s = $0; while ((getline line) > 0 && line ~ /^[ \t]/) s = s line; sub(/^Subject: */, "", s)
 		sub(/^\[PATCH[^]]*\] */, "", s); print s; exit }' "$1"
 }
 
-# tree_of PATCH: who takes it, by the table in trees
+# tree_of PATCH: the maintainer tree for it, by the table in trees
 tree_of() {
 	local s series prefix tree
 	s=$(subject "$PATCHES/$1")
@@ -58,18 +58,18 @@ tree_of() {
 	done < <(rows "$checks/trees")
 }
 
-# touched [PATHSPEC...]: files that the patches change and do not remove
+# touched [PATHSPEC...]: the files that the patches add or change
 touched() { kgit "$work" diff --name-only --no-renames --diff-filter=d "$FROM" "$TO" -- "$@"; }
 
 # at COMMIT: check it out
 at() { kgit "$work" checkout -q --detach -f "$1"; }
 
-# new_lines BEFORE AFTER: the lines of AFTER that BEFORE has not as often
+# new_lines BEFORE AFTER: the lines that occur more often in AFTER than in BEFORE
 new_lines() {
 	awk 'FILENAME == ARGV[1] { seen[$0]++; next } seen[$0]-- > 0 { next } { print }' "$1" "$2"
 }
 
-# messages: of compilers and checkers, from a log, without the numbers of lines, which other changes move
+# messages: extract messages of compilers and checkers from a log. Line numbers are removed, because other changes move lines.
 messages() {
 	sed -nE "s#$work/##g"'
 		s#(^|[ :])\.{1,2}/(\.\./)*#\1#g
@@ -79,14 +79,14 @@ messages() {
 		/^[A-Za-z0-9_./-]+: (fatal error|error|warning|WARNING|ERROR|CRITICAL): /p'
 }
 
-# trim WORDS: without blanks around
+# trim WORDS: remove blanks at both ends
 trim() {
 	local s=${1#"${1%%[![:space:]]*}"}
 	printf '%s' "${s%"${s##*[![:space:]]}"}"
 }
 
-# justified FILE KEY...: has FILE a row "PATTERN | ... | reason" for a finding with these keys? Patterns of the shell.
-# The row is noted in $OUT/used.
+# justified FILE KEY...: does FILE have a row "PATTERN | ... | reason" for a finding with these keys? The patterns are those of the
+# shell. The row is recorded in $OUT/used.
 justified() {
 	local file=$1 row i fields
 	shift
@@ -104,16 +104,16 @@ justified() {
 	return 1
 }
 
-# not_needed FILE: the rows that justified() has had no use for
+# not_needed FILE: the rows that justified() did not use
 not_needed() {
 	[ -f "$1" ] && [ -z "${SIGNER:-}" ] || return 0
 	touch "$OUT/used"
 	rows "$1" | grep -vxFf "$OUT/used" || true
 }
 
-# judge_messages WHAT: by $OUT/before and $OUT/after, which hold the sorted messages
+# judge_messages WHAT: pass or fail by the sorted messages in $OUT/before and $OUT/after
 judge_messages() {
-	# What a header has always had comes once more with each new file that includes it.
+	# An old warning of a header appears again for each new file that includes the header.
 	touched . >"$OUT/touched"
 	new_lines "$OUT/before" "$OUT/after" | awk -F : -v touched="$OUT/touched" -v before="$OUT/before" '
 		BEGIN { while ((getline line <touched) > 0) ours[line]; while ((getline line <before) > 0) old[line] }

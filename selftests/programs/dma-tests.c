@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Data really move: the DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes
- * the memory of this process, wherever it is, and both sides are compared. EDU_DEVICE=edu_odp: the
- * same through the RDMA core's on-demand paging.
+ * The DMA engine of an edu device (selftests/modules/edu_hmm) reads and writes the memory of this
+ * process, wherever it is. The data on both sides are compared. With EDU_DEVICE=edu_odp the device
+ * uses on-demand paging by the RDMA core.
  */
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
 
-/* Longer than the 100 ms that the device takes to come back to a page it should have let go. */
+/*
+ * Longer than the 100 ms after which the device would write to a page that it must not use any
+ * more.
+ */
 #define LATE_US		300000
 
 static int edu_wait(int fd)
@@ -17,8 +20,8 @@ static int edu_wait(int fd)
 }
 
 /*
- * Every alias, or every page in system memory, as the topology demands, at the address that it
- * ought to have.
+ * All pages are mapped by their alias, or are in system memory, as the topology demands. Each has
+ * the right address.
  */
 TEST_F_TIMEOUT(dma, mapping, 300)
 {
@@ -56,7 +59,7 @@ TEST_F_TIMEOUT(dma, mapping, 300)
 				EXPECT_EQ(p->dma, self->pages[0].dma + i * PAGE);
 			}
 		}
-		/* The CPU takes them back. */
+		/* The CPU faults on them. */
 		EXPECT_TRUE(filled(self->mem, 0, NPAGES * PAGE, e));
 		EXPECT_EQ(exp_stats(self->exp[e]).migrated - before.migrated, NPAGES);
 		if (reachable(self->how[e]))
@@ -64,7 +67,7 @@ TEST_F_TIMEOUT(dma, mapping, 300)
 	}
 }
 
-/* What the device writes, the exporter and the CPU see; what they write, the device sees. */
+/* The exporter and the CPU read what the device writes, and the device reads what they write. */
 TEST_F_TIMEOUT(dma, write_read, 600)
 {
 	const size_t len = 4 * PAGE;
@@ -77,7 +80,7 @@ TEST_F_TIMEOUT(dma, write_read, 600)
 		ASSERT_TRUE(export_pages(self->exp[e], self->mem, NPAGES, 1));
 		before = exp_stats(self->exp[e]);
 
-		/* The device reads what the exporter put there. */
+		/* The device reads the data of the exporter. */
 		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, 0), 0);
 		EXPECT_TRUE(filled(self->buf, 0, len, 1));
 
@@ -97,7 +100,7 @@ TEST_F_TIMEOUT(dma, write_read, 600)
 		if (reachable(self->how[e]))
 			EXPECT_EQ(exp_stats(self->exp[e]).migrated, before.migrated);
 
-		/* The device writes once more, the CPU reads: that is a migration. */
+		/* The device writes again. The CPU reads, so the page migrates. */
 		fill(self->buf, len, 4);
 		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, len, EDU_HMM_WRITE), 0);
 		EXPECT_TRUE(filled(self->mem, 0, len, 4));
@@ -114,7 +117,7 @@ TEST_F_TIMEOUT(dma, write_read, 600)
 }
 
 /*
- * Odd addresses and lengths, over pages that are in turn in RAM and in the memory of each exporter.
+ * Odd addresses and lengths. The pages are in RAM and in the memory of each exporter in turn.
  */
 TEST_F_TIMEOUT(dma, unaligned, 600)
 {
@@ -150,8 +153,7 @@ TEST_F_TIMEOUT(dma, unaligned, 600)
 }
 
 /*
- * One range over the memory of two exporters and RAM: each page the way it can be reached, in one
- * walk.
+ * A range over the memory of two exporters and RAM. One walk reaches each page in its own way.
  */
 TEST_F_TIMEOUT(dma, two_exporters, 600)
 {
@@ -199,7 +201,10 @@ TEST_F_TIMEOUT(dma, two_exporters, 600)
 	}
 }
 
-/* Pages in the memory of the importer itself are found and not mapped, between others that are. */
+/*
+ * Pages in the memory of the importer itself are found but not mapped. Their neighbours are
+ * mapped.
+ */
 TEST_F_TIMEOUT(dma, local, 600)
 {
 	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem + 4 * PAGE, .npages = 4 };
@@ -231,14 +236,14 @@ TEST_F_TIMEOUT(dma, local, 600)
 		      EDU_HMM_WRITE | EDU_HMM_NO_FAULT),
 		  0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_LOCAL);
-	/* The CPU takes back what is in either memory. */
+	/* The CPU faults on the pages in both memories. */
 	EXPECT_TRUE(filled(self->mem, 0, 3 * len, 9));
 	EXPECT_EQ(how(self, self->imp[0], self->mem + len), EDU_HMM_NONE);
 }
 
 /*
- * A huge page in the memory of the exporter: one after the other, and the bytes at either end and
- * in the middle.
+ * A huge page in the memory of the exporter. Its aliases are contiguous. Data are compared at both
+ * ends and in the middle.
  */
 TEST_F_TIMEOUT(dma, huge, 600)
 {
@@ -287,15 +292,15 @@ TEST_F_TIMEOUT(dma, huge, 600)
 }
 
 /*
- * Each second page is asked for, by its own entry of the array. What comes before the first one
- * stays as it is; the walk faults in the rest along with it.
+ * Each second page is requested, by its own entry of the array. Pages before the first one stay as
+ * they are. The walk faults in the rest.
  */
 TEST_F_TIMEOUT(dma, each_second, 300)
 {
 	if (bench_odp())
 		SKIP(return, "the RDMA core asks for ranges");
 	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	/* There has to be a page table: a hole where there is none is faulted in as a whole. */
+	/* There has to be a page table. A hole without one is faulted in as a whole. */
 	fill(self->mem, PAGE, 1);
 	ASSERT_EQ(madvise(self->mem, PAGE, MADV_DONTNEED), 0);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE | EDU_HMM_ODD), 0);
@@ -305,7 +310,7 @@ TEST_F_TIMEOUT(dma, each_second, 300)
 		EXPECT_EQ(self->pages[i].how, EDU_HMM_RAM);
 		EXPECT_EQ(self->pages[i].write, 1);
 	}
-	/* Nobody asks for the aliases of device memory here. */
+	/* Here aliases of device memory are not requested. */
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 4, 1));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, 4, EDU_HMM_ODD), 0);
 	ASSERT_EQ(state(self, self->imp[0], self->mem, 4), 0);
@@ -316,7 +321,7 @@ TEST_F_TIMEOUT(dma, each_second, 300)
 	EXPECT_TRUE(filled(self->mem, 0, 4 * PAGE, 1));
 }
 
-/* A page that can only be read becomes one that can be written, or not at all. */
+/* A read-only page becomes writable, or stays read-only. */
 TEST_F_TIMEOUT(dma, read_then_write, 300)
 {
 	needs_data(self->how[0]);
@@ -339,7 +344,7 @@ TEST_F_TIMEOUT(dma, read_then_write, 300)
 	EXPECT_TRUE(filled(self->mem + 64, 64, 2 * PAGE - 64, 1));
 }
 
-/* Memory of the exporter that was freed is used again, by another page. */
+/* Freed memory of the exporter is used again by another page. */
 TEST_F_TIMEOUT(dma, reuse, 300)
 {
 	uint64_t phys;
@@ -357,7 +362,7 @@ TEST_F_TIMEOUT(dma, reuse, 300)
 	EXPECT_TRUE(filled(self->buf, 0, PAGE, 2));
 	ASSERT_EQ(state(self, self->imp[0], self->mem + 8 * PAGE, 4), 0);
 	if (reachable(self->how[0])) {
-		/* It is the same memory indeed: of four pages, one at least. */
+		/* At least one of four pages has the same memory. */
 		bool same = false;
 
 		ASSERT_EQ(fault(self, self->imp[0], self->mem + 8 * PAGE, 4, 0), 0);
@@ -371,17 +376,17 @@ TEST_F_TIMEOUT(dma, reuse, 300)
 	EXPECT_TRUE(all(self->buf, 64, 0));
 }
 
-/* What makes the interval notifier of the importer fire while the device works on a page. */
+/* Events that fire the interval notifier of the importer while the device accesses a page. */
 enum act { MUNMAP, DONTNEED, TO_RAM, TO_DEVICE, FORK, MPROTECT, EXIT, KILL };
 
 struct flight {
-	uint64_t phys;		/* of the page that the device works on */
+	uint64_t phys;		/* of the page that the device accesses */
 	int how;
-	int error;		/* line of this file that failed, in the process that began it */
+	int error;		/* line of this file that failed in the child, or 0 */
 	int ready;
 };
 
-/* Replace the memory by some that can still be looked at when it is not mapped any more. */
+/* Replace the memory by shared memory, which can be looked at after it is unmapped. */
 static bool share_mem(FIXTURE_DATA(dma) *self)
 {
 	int fd = memfd_create("dma-tests", MFD_CLOEXEC);
@@ -396,8 +401,8 @@ static bool share_mem(FIXTURE_DATA(dma) *self)
 }
 
 /*
- * Let the device write 2048 bytes of seed 2 to the first page, which has seed 1, or read as many.
- * Return: 0, or the line that failed.
+ * Start a transfer of 2048 bytes: the device writes data of seed 2 to the first page, which has
+ * data of seed 1, or reads it. Return: 0, or the line that failed.
  */
 static int take_off(FIXTURE_DATA(dma) *self, bool alias, unsigned int flags, struct flight *f)
 {
@@ -418,7 +423,7 @@ static int take_off(FIXTURE_DATA(dma) *self, bool alias, unsigned int flags, str
 	return edu_stats(self->imp[0]).in_flight ? 0 : __LINE__;
 }
 
-/* The process that began goes away, and the device with it. */
+/* The process that started the transfer exits or is killed. */
 static void leave_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * self, bool alias,
 			    enum act act, struct flight *f)
 {
@@ -474,7 +479,7 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * sel
 		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem,
 				 self->buf + PAGE, 1),
 			  1);
-		/* What it copied is what it read from its memory. */
+		/* The migration has copied the data that the device wrote. */
 		EXPECT_TRUE(filled(self->buf + PAGE, 0, 2048, 2));
 		break;
 	case FORK:
@@ -502,16 +507,13 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * sel
 		break;
 	}
 
-	/* That returned after the device had finished. */
+	/* The event returned after the device had finished. */
 	stats = edu_stats(self->imp[0]);
 	EXPECT_EQ(stats.in_flight, 0);
 	EXPECT_EQ(stats.waits, 1);
 	EXPECT_EQ(stats.dropped, 1);
 
-	/*
-	 * Where nobody of this process has the memory any more, the device leaves it alone from now
-	 * on.
-	 */
+	/* If this process no longer has the memory, the device must not write to it any more. */
 	place = self->observer;
 	if (reachable(f->how) && act != FORK && act != MPROTECT) {
 		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
@@ -535,11 +537,11 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * sel
 		EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), -EFAULT);
 		break;
 	case DONTNEED:
-		/* Of a file it is what was put there last. */
+		/* Shared memory has the data that were written to it last. */
 		EXPECT_TRUE(all(self->mem, PAGE, self->observer ? 0xee : 0));
 		break;
 	case FORK:
-		/* A write of the device is a write of this process: the child does not see it. */
+		/* A write of the device is a write of this process. The child does not see it. */
 		fill(self->buf, 2048, 3);
 		ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE), 0);
 		ASSERT_EQ(write(go[1], "", 1), 1);
@@ -590,7 +592,8 @@ IN_FLIGHT_ALIAS(exit, EXIT)
 IN_FLIGHT_ALIAS(kill, KILL)
 
 /*
- * The device reads while the memory is taken away: what comes there next is none of its business.
+ * The memory is unmapped while the device reads it. The device does not read data that are written
+ * there later.
  */
 static void read_in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool alias)
 {
@@ -623,7 +626,8 @@ TEST_F_TIMEOUT(dma, in_flight_read_alias, 120)
 }
 
 /*
- * The last to close the file while the device works: the memory stays, the device is done with it.
+ * The file is closed while the device accesses the memory. close() waits for the end of the
+ * transfer.
  */
 TEST_F_TIMEOUT(dma, in_flight_close, 120)
 {
@@ -641,87 +645,79 @@ TEST_F_TIMEOUT(dma, in_flight_close, 120)
 	EXPECT_TRUE(filled(self->buf, 0, 64, 2));
 }
 
-/* Whatever is wrong with an argument is an errno. */
-TEST_F_TIMEOUT(dma, bad_input, 120)
-{
-	char *many = anon(2 * EDU_HMM_LOCAL_PAGES * PAGE), *edge = anon(2 * PAGE);
-	void *bad = (void *)1UL;
-	bool odp = bench_odp();
-	int fd = self->imp[0];
-	pid_t pid;
-	int big;
-
-	ASSERT_TRUE(many && edge);
-	ASSERT_EQ(mprotect(edge + PAGE, PAGE, PROT_NONE), 0);
-
-#define REGISTER(_addr, _n, ...)                                          \
+#define REGISTER(_fd, _addr, _n, ...)                                     \
 	({                                                                \
 		struct edu_hmm_register c = { .addr = (uintptr_t)(_addr), \
 					      .npages = (_n),             \
 					      __VA_ARGS__ };              \
-		call(fd, EDU_HMM_REGISTER, &c);                           \
+		call(_fd, EDU_HMM_REGISTER, &c);                          \
 	})
-#define FAULT(_addr, _n, ...)                                          \
+#define FAULT(_fd, _addr, _n, ...)                                     \
 	({                                                             \
 		struct edu_hmm_fault c = { .addr = (uintptr_t)(_addr), \
 					   .npages = (_n),             \
 					   __VA_ARGS__ };              \
-		call(fd, EDU_HMM_FAULT, &c);                           \
+		call(_fd, EDU_HMM_FAULT, &c);                          \
 	})
-#define STATE(_addr, _n, _p)                                           \
+#define STATE(_fd, _addr, _n, _p)                                      \
 	({                                                             \
 		struct edu_hmm_state c = { .addr = (uintptr_t)(_addr), \
 					   .npages = (_n),             \
 					   .pages = (uintptr_t)(_p) }; \
-		call(fd, EDU_HMM_STATE, &c);                           \
+		call(_fd, EDU_HMM_STATE, &c);                          \
 	})
-#define MIGRATE(_addr, _n)                                                                 \
+#define MIGRATE(_fd, _addr, _n)                                                            \
 	({                                                                                 \
 		struct edu_hmm_migrate c = { .addr = (uintptr_t)(_addr), .npages = (_n) }; \
-		call(fd, EDU_HMM_MIGRATE, &c);                                             \
+		call(_fd, EDU_HMM_MIGRATE, &c);                                            \
 	})
+#define NOWHERE ((void *)1UL)
 
-	/* Without a range. */
-	EXPECT_EQ(FAULT(self->mem, 1), -ENXIO);
-	EXPECT_EQ(STATE(self->mem, 1, self->pages), -ENXIO);
+/* Bad arguments return an errno. */
+TEST_F_TIMEOUT(dma, bad_input, 120)
+{
+	int fd = self->imp[0];
+
+	/* Without a range, all calls fail. */
+	EXPECT_EQ(FAULT(fd, self->mem, 1), -ENXIO);
+	EXPECT_EQ(STATE(fd, self->mem, 1, self->pages), -ENXIO);
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 0), -ENXIO);
-	EXPECT_EQ(MIGRATE(self->mem, 1), odp ? -ENOTTY : -ENXIO);
 	EXPECT_EQ(edu_wait(fd), -EINVAL);
 	EXPECT_EQ(call(fd, _IO('E', 0x77), NULL), -ENOTTY);
 
-	EXPECT_EQ(REGISTER(self->mem + 1, 1), -EINVAL);
-	EXPECT_EQ(REGISTER(self->mem, 0), -EINVAL);
-	EXPECT_EQ(REGISTER(self->mem, EDU_HMM_MAX_PAGES + 1), -EINVAL);
-	EXPECT_EQ(REGISTER(self->mem, ~0ULL), -EINVAL);
-	EXPECT_EQ(REGISTER(self->mem, 1ULL << 52), -EINVAL);
-	EXPECT_EQ(REGISTER(-PAGE, 2), -EINVAL);
-	EXPECT_EQ(REGISTER(self->mem, 1, .flags = 1U << 31), -EINVAL);
-	EXPECT_EQ(call(fd, EDU_HMM_REGISTER, bad), -EFAULT);
-	EXPECT_EQ(call(fd, EDU_HMM_STATS, bad), -EFAULT);
-	/* None of these has left a range behind. */
-	ASSERT_EQ(REGISTER(self->mem, NPAGES), 0);
-	EXPECT_EQ(REGISTER(self->mem, NPAGES), -EBUSY);
+	EXPECT_EQ(REGISTER(fd, self->mem + 1, 1), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, self->mem, 0), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, self->mem, EDU_HMM_MAX_PAGES + 1), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, self->mem, ~0ULL), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, self->mem, 1ULL << 52), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, -PAGE, 2), -EINVAL);
+	EXPECT_EQ(REGISTER(fd, self->mem, 1, .flags = 1U << 31), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_REGISTER, NOWHERE), -EFAULT);
+	EXPECT_EQ(call(fd, EDU_HMM_STATS, NOWHERE), -EFAULT);
+	/* None of these calls has left a range behind. */
+	ASSERT_EQ(REGISTER(fd, self->mem, NPAGES), 0);
+	EXPECT_EQ(REGISTER(fd, self->mem, NPAGES), -EBUSY);
 
-	EXPECT_EQ(FAULT(self->mem + 1, 1), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, 0), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, NPAGES + 1), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem + PAGE, NPAGES), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem - PAGE, 1), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem + NPAGES * PAGE, 1), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, ~0ULL), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, 1ULL << 52), -EINVAL);
-	EXPECT_EQ(FAULT(-PAGE, 1), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, 1, .flags = EDU_HMM_ASYNC), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, 1, .flags = 1U << 31), -EINVAL);
-	EXPECT_EQ(FAULT(self->mem, 1, .pad = 1), -EINVAL);
-	EXPECT_EQ(call(fd, EDU_HMM_FAULT, bad), -EFAULT);
+	EXPECT_EQ(FAULT(fd, self->mem + 1, 1), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, 0), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, NPAGES + 1), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem + PAGE, NPAGES), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem - PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem + NPAGES * PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, ~0ULL), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, 1ULL << 52), -EINVAL);
+	EXPECT_EQ(FAULT(fd, -PAGE, 1), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, 1, .flags = EDU_HMM_ASYNC), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, 1, .flags = 1U << 31), -EINVAL);
+	EXPECT_EQ(FAULT(fd, self->mem, 1, .pad = 1), -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_FAULT, NOWHERE), -EFAULT);
 
-	EXPECT_EQ(STATE(self->mem + 1, 1, self->pages), -EINVAL);
-	EXPECT_EQ(STATE(self->mem, 0, self->pages), -EINVAL);
-	EXPECT_EQ(STATE(self->mem, NPAGES + 1, self->pages), -EINVAL);
-	EXPECT_EQ(STATE(self->mem, 1ULL << 52, self->pages), -EINVAL);
-	EXPECT_EQ(STATE(self->mem, 1, bad), -EFAULT);
-	EXPECT_EQ(call(fd, EDU_HMM_STATE, bad), -EFAULT);
+	EXPECT_EQ(STATE(fd, self->mem + 1, 1, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(fd, self->mem, 0, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(fd, self->mem, NPAGES + 1, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(fd, self->mem, 1ULL << 52, self->pages), -EINVAL);
+	EXPECT_EQ(STATE(fd, self->mem, 1, NOWHERE), -EFAULT);
+	EXPECT_EQ(call(fd, EDU_HMM_STATE, NOWHERE), -EFAULT);
 
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 0, 0), -EINVAL);
 	EXPECT_EQ(dma(fd, self->mem - 1, self->buf, 1, 0), -EINVAL);
@@ -731,71 +727,94 @@ TEST_F_TIMEOUT(dma, bad_input, 120)
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 1U << 31), -EINVAL);
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 2049, EDU_HMM_ASYNC), -EINVAL);
 	EXPECT_EQ(dma(fd, self->mem + 2047, self->buf, 2, EDU_HMM_ASYNC), -EINVAL);
-	EXPECT_EQ(dma(fd, self->mem, bad, 1, EDU_HMM_WRITE), -EFAULT);
-	EXPECT_EQ(dma(fd, self->mem, bad, 1, 0), -EFAULT);
-	EXPECT_EQ(dma(fd, self->mem, bad, 1, EDU_HMM_ASYNC), 0);
+	EXPECT_EQ(dma(fd, self->mem, NOWHERE, 1, EDU_HMM_WRITE), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, NOWHERE, 1, 0), -EFAULT);
+	EXPECT_EQ(dma(fd, self->mem, NOWHERE, 1, EDU_HMM_ASYNC), 0);
 	EXPECT_EQ(dma(fd, self->mem, self->buf, 1, 0), -EBUSY);
 	EXPECT_EQ(edu_wait(fd), -EFAULT);
 	EXPECT_EQ(edu_wait(fd), -EINVAL);
-	EXPECT_EQ(call(fd, EDU_HMM_DMA, bad), -EFAULT);
+	EXPECT_EQ(call(fd, EDU_HMM_DMA, NOWHERE), -EFAULT);
+}
 
-	EXPECT_EQ(MIGRATE(self->mem + 1, 1), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(MIGRATE(self->mem, 0), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(MIGRATE(self->mem, NPAGES + 1), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(MIGRATE(self->mem, ~0ULL), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(MIGRATE(self->mem, 1ULL << 52), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(call(fd, EDU_HMM_MIGRATE, bad), odp ? -ENOTTY : -EFAULT);
-	/* Buffers that end in nowhere. */
+/* Bad arguments of EDU_HMM_MIGRATE, and more pages than the device has. */
+TEST_F_TIMEOUT(dma, bad_migrate, 120)
+{
+	char *many = anon(2 * EDU_HMM_LOCAL_PAGES * PAGE);
+	int fd = self->imp[0], big;
+	bool odp = bench_odp();
+
+	ASSERT_NE(many, NULL);
+	EXPECT_EQ(MIGRATE(fd, self->mem, 1), odp ? -ENOTTY : -ENXIO);
+	ASSERT_GT(reg(fd, self->mem, NPAGES), 0);
+	EXPECT_EQ(MIGRATE(fd, self->mem + 1, 1), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(MIGRATE(fd, self->mem, 0), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(MIGRATE(fd, self->mem, NPAGES + 1), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(MIGRATE(fd, self->mem, ~0ULL), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(MIGRATE(fd, self->mem, 1ULL << 52), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(call(fd, EDU_HMM_MIGRATE, NOWHERE), odp ? -ENOTTY : -EFAULT);
+
+	big = open_importer(0);
+	ASSERT_GE(big, 0);
+	ASSERT_GT(reg(big, many, 2 * EDU_HMM_LOCAL_PAGES), 0);
+	EXPECT_EQ(MIGRATE(big, many, EDU_HMM_LOCAL_PAGES + 1), odp ? -ENOTTY : -EINVAL);
+	EXPECT_EQ(MIGRATE(big, many, EDU_HMM_LOCAL_PAGES), odp ? -ENOTTY : 0);
+	EXPECT_EQ(MIGRATE(big, many + EDU_HMM_LOCAL_PAGES * PAGE, EDU_HMM_LOCAL_PAGES),
+		  odp ? -ENOTTY : 0);
+	EXPECT_EQ(how(self, big, many), EDU_HMM_NONE);
+	ASSERT_EQ(close(big), 0);
+	EXPECT_EQ(FAULT(big, many, 1), -EBADF);
+	EXPECT_EQ(REGISTER(big, many, 1), -EBADF);
+}
+
+/* Memory that is not mapped, in the range or in the buffer of the caller. */
+TEST_F_TIMEOUT(dma, bad_memory, 120)
+{
+	char *edge = anon(2 * PAGE);
+	int fd = self->imp[0];
+
+	ASSERT_NE(edge, NULL);
+	ASSERT_EQ(mprotect(edge + PAGE, PAGE, PROT_NONE), 0);
+	ASSERT_GT(reg(fd, self->mem, NPAGES), 0);
 	EXPECT_EQ(dma(fd, self->mem, edge, 2 * PAGE, 0), -EFAULT);
 	EXPECT_EQ(dma(fd, self->mem, edge, 2 * PAGE, EDU_HMM_WRITE), -EFAULT);
 	EXPECT_EQ(dma(fd, self->mem, (void *)-PAGE, 2 * PAGE, EDU_HMM_WRITE), -EFAULT);
 
-	/* More than the device has. */
-	big = open_importer(0);
-	ASSERT_GE(big, 0);
-	ASSERT_GT(reg(big, many, 2 * EDU_HMM_LOCAL_PAGES), 0);
-	fd = big;
-	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES + 1), odp ? -ENOTTY : -EINVAL);
-	EXPECT_EQ(MIGRATE(many, EDU_HMM_LOCAL_PAGES), odp ? -ENOTTY : 0);
-	EXPECT_EQ(MIGRATE(many + EDU_HMM_LOCAL_PAGES * PAGE, EDU_HMM_LOCAL_PAGES),
-		  odp ? -ENOTTY : 0);
-	EXPECT_EQ(how(self, fd, many), EDU_HMM_NONE);
-	ASSERT_EQ(close(big), 0);
-	EXPECT_EQ(FAULT(many, 1), -EBADF);
-	EXPECT_EQ(REGISTER(many, 1), -EBADF);
-	fd = self->imp[0];
-
-	/* Nothing there. */
 	ASSERT_EQ(munmap(self->mem, PAGE), 0);
-	EXPECT_EQ(FAULT(self->mem, 2), -EFAULT);
-	EXPECT_EQ(MIGRATE(self->mem, 2), odp ? -ENOTTY : -EFAULT);
-	EXPECT_EQ(FAULT(self->mem, 2, .flags = EDU_HMM_NO_FAULT), 0);
+	EXPECT_EQ(FAULT(fd, self->mem, 2), -EFAULT);
+	EXPECT_EQ(MIGRATE(fd, self->mem, 2), bench_odp() ? -ENOTTY : -EFAULT);
+	EXPECT_EQ(FAULT(fd, self->mem, 2, .flags = EDU_HMM_NO_FAULT), 0);
 	EXPECT_EQ(how(self, fd, self->mem), EDU_HMM_NONE);
-
-	/* Somebody else. */
-	pid = spawn();
-	ASSERT_GE(pid, 0);
-	if (!pid)
-		_exit(FAULT(self->mem + PAGE, 1) != -EPERM ||
-		      STATE(self->mem + PAGE, 1, self->pages) != -EPERM ||
-		      dma(fd, self->mem + PAGE, self->buf, 1, 0) != -EPERM ||
-		      MIGRATE(self->mem + PAGE, 1) != (odp ? -ENOTTY : -EPERM) ||
-		      REGISTER(self->mem + PAGE, 1) != -EBUSY);
-	EXPECT_TRUE(well(pid));
-
-	/* And it still works. */
+	/* The rest of the range can be used. */
 	fill(self->buf, PAGE, 7);
 	ASSERT_EQ(dma(fd, self->mem + PAGE, self->buf, PAGE, EDU_HMM_WRITE), 0);
 	EXPECT_TRUE(filled(self->mem + PAGE, 0, PAGE, 7));
 }
 
+/* Another process cannot use the range. */
+TEST_F_TIMEOUT(dma, bad_process, 120)
+{
+	int fd = self->imp[0];
+	pid_t pid;
+
+	ASSERT_GT(reg(fd, self->mem, NPAGES), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(FAULT(fd, self->mem + PAGE, 1) != -EPERM ||
+		      STATE(fd, self->mem + PAGE, 1, self->pages) != -EPERM ||
+		      dma(fd, self->mem + PAGE, self->buf, 1, 0) != -EPERM ||
+		      MIGRATE(fd, self->mem + PAGE, 1) != (bench_odp() ? -ENOTTY : -EPERM) ||
+		      REGISTER(fd, self->mem + PAGE, 1) != -EBUSY);
+	EXPECT_TRUE(well(pid));
+}
+
 /*
- * Each of several importers has a place of its own in each page and finds there what it has written
- * last.
+ * Several importers use the same pages. Each writes to a place of its own in each page, and reads
+ * back the data that it has written last.
  */
 #define SLOT		64
 #define BUSY_PAGES	4
-/* For fill(): nothing that was in the pages before. */
+/* A seed for fill() that was not used for these pages before. */
 #define SEED(round)	((round) + 100)
 
 struct importer {
@@ -804,7 +823,7 @@ struct importer {
 	int n;
 	int fd;
 	bool stop;
-	unsigned int rounds;	/* that were right */
+	unsigned int rounds;	/* rounds with the right data */
 	/* Errno of the first call that failed, or 1 if the data were wrong. */
 	int error;
 };
@@ -834,7 +853,7 @@ static void *import(void *arg)
 	return NULL;
 }
 
-/* Begin, by device @n, and wait for the first round. */
+/* Start the thread of importer @n and wait for its first round. */
 static bool start_importer(FIXTURE_DATA(dma) *self, struct importer *i, int n)
 {
 	*i = (struct importer){ .self = self, .n = n, .fd = open_importer(n % self->nimp) };
@@ -852,7 +871,7 @@ static void stop_importer(struct importer *i)
 	pthread_join(i->thread, NULL);
 }
 
-/* Is the last round of an importer what the CPU sees? */
+/* Does the CPU read the data of the last round of an importer? */
 static bool imported(FIXTURE_DATA(dma) *self, const struct importer *i)
 {
 	unsigned int last = i->rounds - 1;
@@ -860,7 +879,7 @@ static bool imported(FIXTURE_DATA(dma) *self, const struct importer *i)
 	return filled(self->mem + last % BUSY_PAGES * PAGE + i->n * SLOT, 0, SLOT, SEED(last));
 }
 
-/* The exporter goes away while its pages are mapped, and while the device writes to one of them. */
+/* The exporter is unbound or unplugged while its pages are mapped, and the device writes to one. */
 static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
 {
 	const size_t n = 8;
@@ -874,7 +893,7 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem + BUSY_PAGES * PAGE), self->how[0]);
 	/*
-	 * How long the host takes to pull the plug is anybody's guess: a thread keeps the device
+	 * It is not known how long the host takes to unplug the device. A thread keeps the importer
 	 * busy meanwhile.
 	 */
 	if (unplug) {
@@ -893,7 +912,7 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	if (reachable(self->how[0]))
 		EXPECT_EQ(how(self, self->imp[0], self->mem + BUSY_PAGES * PAGE), EDU_HMM_NONE);
 
-	/* What the device has written last was saved, and everything else. */
+	/* All data were saved, with the last write of the device. */
 	if (unplug) {
 		unsigned int rounds = __atomic_load_n(&imp.rounds, __ATOMIC_RELAXED);
 
@@ -922,7 +941,7 @@ static void exporter_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	EXPECT_TRUE(filled(self->mem, 0, PAGE, 3));
 }
 
-/* The importer goes away while pages are mapped for it, and while it writes to one of them. */
+/* The importer is unbound or unplugged while pages are mapped for it, and it writes to one. */
 static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *self, bool unplug)
 {
 	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem + 16 * PAGE, .npages = 4 };
@@ -942,7 +961,7 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE), 0);
 	/*
-	 * Threads that use the device, and then one that has the engine and does not give it back.
+	 * Threads use the device. Then one file takes the engine and does not return it.
 	 */
 	ASSERT_TRUE(start_importer(self, &imp, 0));
 	ASSERT_TRUE(start_importer(self, &waiter, self->nimp));
@@ -962,7 +981,7 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	EXPECT_EQ(call(self->imp[0], EDU_HMM_MIGRATE, &migrate), bench_odp() ? -ENOTTY : -ENODEV);
 	EXPECT_EQ(edu_wait(self->imp[0]), -ENODEV);
 	EXPECT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), -ENODEV);
-	/* The exporter's pages stay where they are, and it still works. */
+	/* The pages of the exporter stay in place, and the exporter still works. */
 	if (reachable(self->how[0])) {
 		EXPECT_EQ(exp_stats(self->exp[0]).bar_live, n);
 		EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated);
@@ -975,7 +994,7 @@ static void importer_gone(struct __test_metadata *_metadata, FIXTURE_DATA(dma) *
 	ASSERT_EQ(madvise(self->mem, n * PAGE, MADV_DONTNEED), 0);
 	EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
 	ASSERT_EQ(close(self->imp[0]), 0);
-	/* Otherwise the exit of the process closes it; as long as it is open the name is taken. */
+	/* The test harness would close the file only at exit. */
 	if (!unplug)
 		close(waiter.fd);
 }
@@ -984,7 +1003,7 @@ TEST_F_TIMEOUT(dma, unbind_exporter, 120)
 {
 	needs_data(self->how[0]);
 	exporter_gone(_metadata, self, false);
-	/* And back again. */
+	/* Bind the exporter again. */
 	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/test_hmm/bind", self->bdf[0]));
 	ASSERT_GT(exp_stats(self->exp[0]).bar_pages, 0);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 4));
@@ -1031,7 +1050,7 @@ TEST_F_TIMEOUT(dma, concurrent_importers, 300)
 	before = exp_stats(self->exp[0]);
 	for (int i = 0; i < IMPORTERS; i++)
 		ASSERT_TRUE(start_importer(self, imp + i, i));
-	/* The pages go to and fro below them, until each has gone five times. */
+	/* Meanwhile the pages migrate, until each has migrated five times. */
 	do {
 		mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf, BUSY_PAGES);
 		usleep(200000);
@@ -1050,7 +1069,7 @@ TEST_F_TIMEOUT(dma, concurrent_importers, 300)
 	EXPECT_GT(dropped, 0);
 }
 
-/* Two threads of one file, and a child that has it too. */
+/* Two threads use one file, and a child process that inherits it. */
 TEST_F_TIMEOUT(dma, concurrent_calls, 300)
 {
 	struct importer imp[2];
@@ -1087,7 +1106,9 @@ TEST_F_TIMEOUT(dma, concurrent_calls, 300)
 	close(imp[0].fd);
 }
 
-/* Killed in the middle of a call: the memory of the exporter is free then, and stays as it is. */
+/*
+ * A process is killed during a call. Then the memory of the exporter is free and does not change.
+ */
 TEST_F_TIMEOUT(dma, concurrent_kill, 300)
 {
 	size_t size = exp_stats(self->exp[0]).bar_pages * PAGE;
@@ -1125,7 +1146,7 @@ TEST_F_TIMEOUT(dma, concurrent_kill, 300)
 	}
 }
 
-/* The range is unmapped, mapped and filled below the device: it sees the new bytes, or none. */
+/* The range is unmapped, mapped and filled meanwhile. The device reads the new data, or fails. */
 TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 {
 	struct importer imp = { .self = self, .fd = open_importer(0) };
@@ -1141,13 +1162,16 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 		ASSERT_EQ(mmap(self->mem, BUSY_PAGES * PAGE, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), self->mem);
 		fill(self->mem, BUSY_PAGES * PAGE, round);
-		/* The device may take a page back right away. */
+		/* The device may map a page again at once. */
 		moved = mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf,
 			       BUSY_PAGES);
 		EXPECT_TRUE(moved >= 0 || moved == -ENOENT) TH_LOG("%ld", moved);
 		stop_importer(&imp);
 		imp.stop = false;
-		/* Unmapped between a write and its read: nothing there, or other bytes. */
+		/*
+		 * If it was unmapped between a write and its read, there is no page, or other
+		 * data.
+		 */
 		EXPECT_TRUE(!imp.error || imp.error == 1 || imp.error == -EFAULT)
 		TH_LOG("errno %d", -imp.error);
 		imp.error = 0;

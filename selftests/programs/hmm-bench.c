@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hmm-bench GROUP [NAME]: what it costs to find memory, by /dev/hmm_bench
+ * hmm-bench GROUP [NAME]: measures the cost of finding memory, by /dev/hmm_bench
  * (selftests/modules/hmm_bench). Each case is measured several times in a row, and prints
  *
  *   # cost NAME PAGES COUNT...
  *
- * in instructions for all of the range; some also print
+ * in instructions for the whole range. Some also print
  *
  *   # count NAME WHAT NUMBER
  *
- * A case fails when the memory was not found in the state that it is to be measured in: what comes
- * cheap because it does less is no result. Cases that the kernel has no code for (it is that of the
- * base) are left out of the plan.
+ * A case fails if the memory is not in the expected state, because a low count would then only mean
+ * that less was done. Cases that need the patches are left out on the base.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -36,40 +35,43 @@
 #define PAGE		4096UL
 #define HUGE		(2UL << 20)
 #define PAGES		(HUGE / PAGE)
-/* The first times, which fill caches, are left out. */
+/* The first measurements, which fill caches, are left out. */
 #define ROUNDS		11
 #define WARM_UP		3
-/* What is large takes long, and nothing happens only now and then. */
+/* Large ranges take long, and their counts do not vary. */
 #define LARGE		(16 * PAGES)
 #define LARGE_ROUNDS	3
-/* test_hmm copies what it migrates at once, twice. */
+/*
+ * After a migration test_hmm copies all its pages to a kernel buffer, and from there to the
+ * caller.
+ */
 #define MOVE_PAGES	(16 * PAGES)
 
 static int bench, mirrors[2];
 
-/* Where the memory is. */
+/* The place of the memory. */
 enum memory {
 	PTE,		/* RAM, small pages */
 	PMD,		/* RAM, a huge page */
 	HUGETLB,	/* RAM, of hugetlbfs */
-	NO_PTE,		/* nothing, in a page table that has something else */
-	NO_PMD,		/* nothing at all */
+	NO_PTE,		/* nothing, in a page table with other entries */
+	NO_PMD,		/* nothing, and no page table */
 	DEV_PTE,	/* memory of mirror 0, small pages */
 	DEV_PMD,	/* memory of mirror 0, a huge page */
 	OTHER_PTE,	/* memory of mirror 1 */
 	OTHER_PMD,
 };
 
-/* Whom it belongs to. */
+/* The owner of the memory. */
 enum { NOBODY, OWNER };
 
 /* How importers lose their mappings. */
 enum how {
-	MIGRATE,	/* the exporter gives up the memory */
-	MUNMAP,		/* the process does */
+	MIGRATE,	/* the pages migrate to RAM */
+	MUNMAP,		/* the process unmaps the memory */
 	EXIT,		/* the process ends */
-	UNBIND,		/* the exporter loses its driver */
-	RELEASE,	/* the importers themselves give up the MRs */
+	UNBIND,		/* the driver of the exporter is unbound */
+	RELEASE,	/* the importers release the MRs */
 };
 
 struct test {
@@ -79,12 +81,12 @@ struct test {
 	enum hmm_bench_what what;
 	unsigned int flags;
 	int owner;
-	unsigned long valid, huge, p2p, owned;	/* what must be found */
-	/* It is in RAM then, and has to go back to where it was. */
+	unsigned long valid, huge, p2p, owned;	/* expected numbers of pages */
+	/* Afterwards the memory is in RAM, and has to migrate back. */
 	bool moves;
-	bool (*run)(const struct test *test);	/* instead of measure(), if that is not all */
-	unsigned long k;			/* pages of which there is no alias */
-	unsigned int importers;			/* that use the memory at once */
+	bool (*run)(const struct test *test);	/* in place of measure() */
+	unsigned long k;			/* pages without an alias */
+	unsigned int importers;			/* importers that use the memory */
 	enum how how;
 };
 
@@ -134,7 +136,7 @@ static bool is_huge(enum memory memory)
 	return memory == PMD || memory == HUGETLB || memory == DEV_PMD || memory == OTHER_PMD;
 }
 
-/* From RAM to where it has to be. */
+/* Migrate the memory from RAM to its place. */
 static void move(enum memory memory, char *addr, unsigned long npages)
 {
 	switch (memory) {
@@ -178,7 +180,7 @@ static char *prepare(enum memory memory, unsigned long npages)
 	return p;
 }
 
-/* Pages that do not have what prepare() has written. Those that are not in RAM come there. */
+/* Return: the number of pages with wrong data. Pages that are not in RAM migrate there. */
 static unsigned long lost(const char *p, unsigned long npages)
 {
 	unsigned long n = 0;
@@ -243,7 +245,7 @@ static bool found(const struct test *test, const struct hmm_bench_cmd *cmd)
 	return false;
 }
 
-/* In a round of its own, for to count takes instructions. */
+/* A separate measurement, because counting takes instructions. */
 static bool count_calls(const struct test *test, char *p)
 {
 	struct test counted = *test;
@@ -284,7 +286,7 @@ static bool run_measure(const struct test *test)
 			return false;
 		cost[i] = cmd.cost;
 		unmap[i] = cmd.unmap;
-		/* A huge page comes back as a whole, whatever part of it was asked for. */
+		/* A huge page migrates as a whole, whatever part was requested. */
 		if (test->moves)
 			move(test->memory, p, is_huge(test->memory) ? PAGES : test->npages);
 	}
@@ -297,7 +299,7 @@ static bool run_measure(const struct test *test)
 		snprintf(name, sizeof(name), "%s.unmap", test->name);
 		print_cost(name, test->npages, unmap + WARM_UP, rounds);
 	}
-	/* 1000 instructions, and what it takes to read the counter. */
+	/* 1000 instructions, and those that read the counter. */
 	if (test->what == HMM_BENCH_CLOCK && (cost[WARM_UP] < 1000 || cost[WARM_UP] > 1010)) {
 		ksft_print_msg("the time stamp counter does not count instructions\n");
 		return false;
@@ -342,7 +344,7 @@ static bool run_pingpong(const struct test *test)
 	return true;
 }
 
-/* There is no alias for @k of the pages, spread evenly. */
+/* @k pages, spread evenly, have no alias. */
 static bool run_partial(const struct test *test)
 {
 	unsigned long most = is_huge(test->memory) && test->k ? test->npages : test->k;
@@ -400,7 +402,7 @@ static void held(struct hmm_bench_cmd *cmd, enum hmm_bench_what what)
 		err(1, "HMM_BENCH_MEASURE");
 }
 
-/* The importers get at the memory one after the other and keep their mappings; @cost is of all. */
+/* The importers map the memory one after the other and keep their mappings. @cost is the sum. */
 static bool hold(const struct test *test, char *p, uint64_t *cost)
 {
 	struct hmm_bench_cmd cmd;
@@ -420,7 +422,7 @@ static bool hold(const struct test *test, char *p, uint64_t *cost)
 	return true;
 }
 
-/* B4: who comes later finds in RAM what the first one has made migrate. */
+/* B4: the pages migrate for the first importer. The later ones find them in RAM. */
 static bool run_importers(const struct test *test)
 {
 	int mirror = test->memory == OTHER_PTE || test->memory == OTHER_PMD;
@@ -490,7 +492,7 @@ static void rebind(bool bind)
 
 static void open_devices(void);
 
-/* In a process of its own, that holds the memory and the mappings and ends. */
+/* A child process has the memory and the mappings, and exits. */
 static bool exit_child(const struct test *test, uint64_t *cost)
 {
 	uint64_t *shared =
@@ -511,7 +513,7 @@ static bool exit_child(const struct test *test, uint64_t *cost)
 			fflush(stdout);
 			_exit(1);
 		}
-		/* From here on. */
+		/* Measure from here on. */
 		ioctl(bench, HMM_BENCH_MEASURE, &(struct hmm_bench_cmd) { .what = HMM_BENCH_HELD });
 		*shared = __builtin_ia32_rdtsc();
 		_exit(0);
@@ -603,8 +605,8 @@ static bool run_revoke(const struct test *test)
 }
 
 /*
- * B5: more memory than BAR. The first time what has no alias comes to RAM, from then on nothing
- * moves.
+ * B5: more memory than BAR. The first time pages without an alias migrate to RAM. After that
+ * nothing migrates.
  */
 static bool run_small(const struct test *test)
 {
@@ -646,7 +648,7 @@ static bool run_small(const struct test *test)
 	return wrong == 0;
 }
 
-/* B7: what a folio as a whole would be */
+/* B7: mapping a folio in one call */
 static bool run_link(const struct test *test)
 {
 	uint64_t cost[WARM_UP + ROUNDS], unmap[WARM_UP + ROUNDS];
@@ -678,7 +680,7 @@ static void run(const struct test *test)
 #define P2P	HMM_BENCH_P2P
 
 #define CLOCK { "clock", .what = HMM_BENCH_CLOCK }
-/* NAME, where, pages, ask for, pages found, of PMDs */
+/* NAME, place, pages, flags, pages found, pages of PMDs */
 #define RAM(_name, _memory, _n, _flags, _valid, _huge) \
 	{ _name, _memory, _n, HMM_BENCH_WALK, _flags, .valid = _valid, .huge = _huge }
 #define OWN(_name, _memory, _n, _flags, _huge)                                                 \
@@ -687,7 +689,7 @@ static void run(const struct test *test)
 								   .owned = _n                 \
 	}
 
-/* B0: what others pay. None of them asks for an alias. */
+/* B0: the cost for callers that do not ask for aliases. */
 static const struct test others[] = {
 	CLOCK,
 	RAM("pte.look", PTE, 512, 0, 512, 0),
@@ -727,7 +729,7 @@ static const struct test odp[] = {
 	ODP("pte.16", PTE, 16, 0),
 	ODP("pte.512", PTE, 512, 0),
 	ODP("pte.4096", PTE, 4096, 0),
-	/* Pages that the CPU has never touched: they are allocated and cleared first. */
+	/* Pages that the CPU has never touched are allocated and cleared first. */
 	{ "odp.none.1", NO_PTE, 1, HMM_BENCH_ODP, WRITE, .valid = 1, .moves = true },
 	{ "odp.none.512", NO_PTE, 512, HMM_BENCH_ODP, WRITE, .valid = 512, .moves = true },
 	ODP("pmd.1", PMD, 1, 1),
@@ -756,7 +758,7 @@ static const struct test odp[] = {
 			.valid = _n, .huge = _huge, .moves = true               \
 	}
 
-/* B1: device memory, by its alias and by migration. Mirror 0 has a BAR, mirror 1 has none. */
+/* B1: device memory, by alias and by migration. Mirror 0 has a BAR, mirror 1 has none. */
 static const struct test alias[] = {
 	CLOCK,
 	{ "copy", .what = HMM_BENCH_COPY },
@@ -776,7 +778,7 @@ static const struct test alias[] = {
 	ODP_MOVE("pmd.512", OTHER_PMD, 512, 512),
 };
 
-/* B8: what is there is found, also by those who do not want to wait for anything. */
+/* B8: pages that are present are found without faults. */
 static const struct test prefetch[] = {
 	CLOCK,
 	{ "prefetch.alias.pte.512", DEV_PTE, 512, HMM_BENCH_WALK, P2P, .valid = 512, .p2p = 512 },
@@ -853,7 +855,7 @@ static const struct test grow[] = {
 	GROW_PMD(512), GROW_PMD(4096), GROW_PMD(32768), GROW_PMD(262144),
 };
 
-/* As much as there is in a BAR of 2 GiB. */
+/* As much as fits into a BAR of 2 GiB. */
 static const struct test grow_alias[] = {
 	CLOCK,
 	GROW_ALIAS(1),
@@ -888,7 +890,7 @@ static const struct test grow_alias[] = {
 #define IMPORTERS_BOTH(_n) \
 	IMPORTERS("pte", DEV_PTE, OTHER_PTE, _n, 0), IMPORTERS("pmd", DEV_PMD, OTHER_PMD, _n, 512)
 
-/* B4: one after the other, by the alias, and where there is none. */
+/* B4: importers one after the other, with and without aliases. */
 static const struct test importers[] = {
 	CLOCK,
 	IMPORTERS_BOTH(1), IMPORTERS_BOTH(2), IMPORTERS_BOTH(3), IMPORTERS_BOTH(4),

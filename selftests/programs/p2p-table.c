@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How a PCI device reaches the device private memory of others: puts pages into
+ * How a PCI device reaches the device private memory of others. Migrates pages to
  * the memory of each exporter of test_hmm, lets the first importer read and write
  * them, and prints for each exporter
  *
  *   p2p-table exporter=N verdict=bus|bridge|none pages=N p2p=N migrated=N verified=yes|no
  *
- * or "no devices". Exit status 1, with a reason, if something could not be done.
+ * or "no devices". Exit status 1, with a reason, if there was an error.
  */
 #include <err.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void fill(unsigned int *p, size_t size, unsigned int seed)
 		p[i] = (unsigned int)i * 2654435761U + seed;
 }
 
-/* The verdict is what the kernel did with the pages, the same for all of them. */
+/* The verdict is the way in which the kernel reached the pages, the same for all of them. */
 static const char *verdict(int importer, void *addr, uint64_t *n_p2p)
 {
 	struct hmm_dmirror_p2p_page pages[NPAGES];
@@ -106,7 +106,7 @@ static void report(int nr, int exporter, int importer)
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (addr == MAP_FAILED || !got || !want)
 		err(1, "memory");
-	/* A page that khugepaged has in its hands does not migrate. */
+	/* A page that khugepaged holds does not migrate. */
 	if (madvise(addr, size, MADV_NOHUGEPAGE))
 		err(1, "MADV_NOHUGEPAGE");
 
@@ -125,7 +125,7 @@ static void report(int nr, int exporter, int importer)
 	command(importer, HMM_DMIRROR_WRITE, "HMM_DMIRROR_WRITE", addr, want);
 	after = stats(exporter);
 
-	/* The exporter sees what the importer wrote, and at last the CPU does. */
+	/* The exporter reads the data that the importer wrote, and then the CPU does. */
 	memset(got, 0, size);
 	command(exporter, HMM_DMIRROR_READ, "HMM_DMIRROR_READ", addr, got);
 	good &= !memcmp(got, want, size);

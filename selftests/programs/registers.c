@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Does the emulator keep accesses to registers apart from changes of the memory map? A thread
- * turns the BARs of one PCI device on and off, the other writes and reads back registers of an edu
- * device. In QEMU 7.2 some of these go astray, and what an edu transfers with them.
+ * Do register accesses reach the right address while the memory map changes? One thread turns the
+ * BARs of a PCI device on and off. The other one writes and reads back registers of an edu device.
+ * In QEMU 7.2 some of these accesses go to wrong addresses, and then edu transfers wrong data.
  *
- *   registers EDU OTHER		each a folder in /sys/bus/pci/devices, without a driver
+ * registers EDU OTHER             each is a folder of /sys/bus/pci/devices, without a driver
  *
- * Exit status 1, with a reason, if one did or something could not be done.
+ * Exit status 1, with a reason, if an access went to a wrong address, or if there was an error.
  */
 #include <err.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a driver may do without a report of dma-debug. Its reports go to the log: suite dma looks
- * for them.
+ * Legal DMA mappings, which dma-debug must not report. Reports go to the kernel log, where the
+ * suite dma looks for them.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -9,7 +9,7 @@
 #include <kunit/device.h>
 #include <kunit/test.h>
 
-/* Both mappings have the same address, for nothing translates those of this device. */
+/* Both mappings have the same address, because no IOMMU translates for this device. */
 static void sync_of_two(struct kunit *test)
 {
 	struct device *dev = kunit_device_register(test, "dma_debug_kunit");

@@ -4,6 +4,7 @@
 
 #include <linux/completion.h>
 #include <linux/hmm-dma.h>
+#include <linux/irqreturn.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -22,17 +23,17 @@ struct edu;
 struct edu_memory;
 struct edu_mirror;
 
-/* Every invalidation that comes in between can wait for several devices. */
+/* Each invalidation in between can wait for several devices. */
 #define EDU_TIMEOUT	(60 * HZ)
 
 /**
  * struct edu_backend - how the memory of a range is looked up and DMA mapped
- * @name: of the device node, a number follows
- * @map: prepare for a range, from which on its notifier may fire
- * @unmap: nothing may stay mapped, the device goes away or the file is closed; the second time
- *   there is nothing to do
- * @fault: fill the device page table, as EDU_HMM_FAULT says
- * @ioctl: the calls that only this one has
+ * @name: name of the device node without its number
+ * @map: prepare for a range; from then on its notifier may fire
+ * @unmap: unmap everything, because the device goes away or the file is closed; a second call does
+ *   nothing
+ * @fault: fill the device page table for EDU_HMM_FAULT
+ * @ioctl: calls that only this backend has
  *
  * All but @unmap are called with @gone_lock of the device held for reading, and the device is
  * there; @unmap with @gone_lock held. A backend keeps @map.pfn_list and @dma of struct edu_mirror,
@@ -51,8 +52,8 @@ struct edu_backend {
  * struct edu_node - a device node
  * @misc: /dev/NAME
  * @edu: the device
- * @backend: what is behind it
- * @name: of @misc
+ * @backend: the backend of its files
+ * @name: name of @misc
  */
 struct edu_node {
 	struct miscdevice misc;
@@ -67,24 +68,24 @@ enum { EDU_NODE_HMM, EDU_NODE_ODP, EDU_NODES };
  * struct edu - one edu device
  * @pdev: the PCI device; only to be used with @gone_lock held and @gone false, or by a mirror with
  *   its lock held and something mapped
- * @gone_lock: held for reading by whoever uses the device, for writing to take it away
- * @gone: the device was taken away
+ * @gone_lock: held for reading by users of the device, for writing by its removal
+ * @gone: the device was removed
  * @stuck: a transfer did not end
  * @regs: its registers
- * @staging: one page of coherent memory, on the way to and from the buffer of the device
+ * @staging: one page of coherent memory, for data to and from the buffer of the device
  * @staging_dma: its DMA address
  * @engine: the right to use the DMA engine and @staging. A semaphore, because EDU_HMM_ASYNC keeps
  *   it on return to user space
- * @idle: the DMA engine has finished what it was told last
+ * @idle: the DMA engine has finished its last transfer
  * @mirrors: all open files with a range, protected by @mirrors_lock
  * @mirrors_lock: see @mirrors
  * @memory: its device private memory, NULL until first used, set under @memory_lock
  * @memory_lock: see @memory
- * @ibdev: it as an RDMA device, which nobody but /dev/edu_odpN knows
+ * @ibdev: the RDMA device of /dev/edu_odpN, which is not registered
  * @nodes: /dev/edu_hmmN, /dev/edu_odpN
  * @id: N
- * @name: of the first of @nodes
- * @ref: one of the driver, one of each open file
+ * @name: name of the first of @nodes
+ * @ref: held by the driver and by each open file
  */
 struct edu {
 	struct pci_dev *pdev;
@@ -114,24 +115,25 @@ struct edu {
 /**
  * struct edu_mirror - an open file
  * @edu: the device
- * @backend: of the node that was opened
- * @list: in @edu->mirrors, once there is a range
- * @call: held by calls that must not run beside each other
- * @mm: whose memory it is
- * @notifier: of the range; a umem has its own
- * @umem: of /dev/edu_odpN, the range; NULL when the device has gone
- * @lock: protects what follows; the interval notifier takes it
+ * @backend: backend of the node that was opened
+ * @list: entry in @edu->mirrors, once there is a range
+ * @call: held by calls that must not run at the same time
+ * @mm: the address space of the range
+ * @notifier: notifier of the range; a umem has its own
+ * @umem: the range of /dev/edu_odpN; NULL when the device is gone
+ * @lock: protects the fields below; the interval notifier takes it
  * @start: first address of the range
  * @npages: its length, 0 if there is none
  * @mapped: @map is allocated; false again when the device has gone
  * @map: the pages of the range, and the state of their DMA mapping; with @umem only the entries,
  *   copied when they were mapped
  * @dma: the device page table proper: DMA address of each page of @map that is mapped
- * @busy: the page that the DMA engine works on, or -1
+ * @busy: the page that the DMA engine accesses, or -1
  * @stats: counters
- * @obstacle: what EDU_HMM_OBSTRUCT has put in the way, protected by the mutex of @umem
- * @obstacle_idx: of the page of @umem that it stands for
- * @async: what EDU_HMM_WAIT has to finish; @async.len is 0 if nothing. Protected by @call
+ * @obstacle: the page that EDU_HMM_OBSTRUCT has mapped, protected by the mutex of @umem
+ * @obstacle_idx: index of the page of @umem that it obstructs
+ * @async: the transfer that EDU_HMM_WAIT has to finish; @async.len is 0 if there is none.
+ *   Protected by @call
  */
 struct edu_mirror {
 	struct edu *edu;
@@ -162,13 +164,14 @@ enum edu_direction { EDU_FROM_MEMORY, EDU_TO_MEMORY };
 
 void edu_engine_start(struct edu *edu, dma_addr_t dma, size_t len, enum edu_direction direction);
 int edu_engine_wait(struct edu *edu);
-void edu_free(struct kref *ref);
+irqreturn_t edu_engine_irq(int irq, void *data);
 
 /* mirror.c */
 extern const struct file_operations edu_fops;
 extern const struct edu_backend edu_hmm_backend;
 
 void edu_mirrors_unmap(struct edu *edu);
+void edu_put(struct edu *edu);
 bool edu_present(struct edu_mirror *m, unsigned long idx);
 int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages);
 enum edu_hmm_shape edu_shape(struct device *dev, struct hmm_dma_map *map);

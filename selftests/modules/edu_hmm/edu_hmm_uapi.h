@@ -4,27 +4,23 @@
  * as an RDMA adapter with on-demand paging does.
  *
  * Each open file mirrors one range of one process (EDU_HMM_REGISTER). The driver keeps a device
- * page table for it: a page is entered when it is faulted (EDU_HMM_FAULT, or EDU_HMM_DMA to a page
- * that is not there), and dropped when the interval notifier of the range fires. Pages in the
- * memory of other devices are entered by their PCI peer-to-peer alias if there is one that this
- * device can reach, else they migrate to system memory.
+ * page table for it. A page is entered when it is faulted (EDU_HMM_FAULT, or EDU_HMM_DMA to an
+ * absent page), and dropped when the interval notifier of the range fires. Pages in the memory of
+ * other devices are entered by their PCI peer-to-peer alias, if there is one that this device can
+ * reach. Otherwise they migrate to system memory.
  *
- * /dev/edu_odpN: the same device and the same calls, but the memory is looked up and DMA mapped by
- * the on-demand paging of the RDMA core, for a device that is not registered there. Where the two
- * differ, it is said below.
+ * /dev/edu_odpN: the same device and the same calls. But the on-demand paging of the RDMA core
+ * looks up and DMA maps the memory, for an RDMA device that is not registered. Differences between
+ * the two nodes are named below.
  *
- * Every call but EDU_HMM_STATS and EDU_HMM_WAIT has to come from the process that registered the
- * range. Addresses are user virtual addresses. Memory that does not answer (userfaultfd) keeps a
- * device that is removed waiting. Errors that all calls have in common:
+ * All calls except EDU_HMM_STATS and EDU_HMM_WAIT have to come from the process that registered
+ * the range. Addresses are user virtual addresses. If a page fault is delayed (userfaultfd),
+ * removal of the device waits. Errors of all calls:
  *
- * ENODEV	the PCI device is gone
- * ENXIO	no range is registered
- * EPERM	the range is of another process, or memory to be written is read-only
- * EINVAL	not page aligned where that is asked for, empty, not within the range; unknown flags
- * EFAULT	an argument, or the memory, cannot be accessed
- * ENOMEM	no memory
- * EINTR	a signal came
- * ENOTTY	no such call
+ * ENODEV  the PCI device is gone ENXIO    no range is registered EPERM    the range is of another
+ * process, or memory to be written is read-only EINVAL    not page aligned, empty, not within the
+ * range; unknown flags EFAULT     an argument, or the memory, cannot be accessed ENOMEM   no
+ * memory EINTR a signal is pending ENOTTY      no such call
  */
 #ifndef EDU_HMM_UAPI_H
 #define EDU_HMM_UAPI_H
@@ -36,10 +32,10 @@
 #define EDU_HMM_LOCAL_PAGES	64	/* of the memory of the device itself */
 #define EDU_HMM_ASYNC_BYTES	2048	/* that EDU_HMM_ASYNC moves at most */
 
-/* How DMA addresses come about, the same for a whole range. */
+/* The kind of DMA addresses, the same for a whole range. */
 enum edu_hmm_shape {
-	EDU_HMM_DIRECT = 1,	/* one mapping a page, which leaves nothing to undo */
-	EDU_HMM_LIST,		/* one mapping a page, each has to be undone */
+	EDU_HMM_DIRECT = 1,	/* a mapping for each page, which need not be undone */
+	EDU_HMM_LIST,		/* a mapping for each page, which has to be undone */
 	EDU_HMM_IOVA,		/* the range is contiguous behind an IOMMU */
 };
 
@@ -48,7 +44,7 @@ enum edu_hmm_shape {
  * @addr: (in) page aligned start
  * @npages: (in) length in pages, 1 to EDU_HMM_MAX_PAGES
  * @shape: (out) enum edu_hmm_shape
- * @flags: (in) zero; of /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT,
+ * @flags: (in) zero; for /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT,
  *   EDU_HMM_P2P
  *
  * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not
@@ -62,23 +58,23 @@ struct edu_hmm_register {
 };
 
 #define EDU_HMM_READ_ONLY	(1U << 0)	/* the device may not write */
-/* The range is of huge pages, start and end too: one mapping for each. */
+/* The range consists of huge pages, with aligned start and end. Each has one mapping. */
 #define EDU_HMM_HUGETLB		(1U << 1)
 /* The range is a child of an implicit one; not with EDU_HMM_HUGETLB: EINVAL. */
 #define EDU_HMM_IMPLICIT	(1U << 2)
-/* Device memory of others is reached where it is, as without flags by /dev/edu_hmmN. */
+/* Memory of other devices is reached in place. /dev/edu_hmmN does this without a flag. */
 #define EDU_HMM_P2P		(1U << 3)
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
-/* FAULT: only enter what is there. DMA: ENOENT instead of a fault. */
+/* FAULT: only enter pages that are present. DMA: ENOENT instead of a fault. */
 #define EDU_HMM_NO_FAULT	(1U << 1)
-/* DMA: return when the engine has started on the memory. */
+/* DMA: return when the engine has started to access the memory. */
 #define EDU_HMM_ASYNC		(1U << 2)
-/* FAULT of /dev/edu_odpN: the device may read only, as when mlx5 prefetches. */
+/* FAULT of /dev/edu_odpN: the device may only read, as after a prefetch of mlx5. */
 #define EDU_HMM_DOWNGRADE	(1U << 3)
 /*
- * FAULT of /dev/edu_hmmN: ask for each second page, from the second on, by its own entry of the
- * array, and for no aliases. Other pages are entered if they are there.
+ * FAULT of /dev/edu_hmmN: request each second page, from the second one on, by its own entry of the
+ * array, and no aliases. Other pages are entered if they are present.
  */
 #define EDU_HMM_ODD		(1U << 4)
 
@@ -89,16 +85,15 @@ struct edu_hmm_register {
  * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_DOWNGRADE, EDU_HMM_ODD
  * @pad: zero
  * @refused: (out) pages in the memory of other devices whose alias was refused, see nr_p2p_refused
- *   in struct hmm_range. Of /dev/edu_odpN: by how much p2p_fallbacks of struct edu_hmm_stats has
- *   grown meanwhile
+ *   in struct hmm_range. For /dev/edu_odpN: the growth of p2p_fallbacks of struct edu_hmm_stats
  *
  * /dev/edu_odpN writes the device page table in blocks of EDU_HMM_BLOCK pages (of huge pages with
- * EDU_HMM_HUGETLB), counted from the start of the range, as a ConnectX does: pages of the first and
- * the last block that were mapped before are written once more.
+ * EDU_HMM_HUGETLB), counted from the start of the range, as a ConnectX does. Pages of the first and
+ * the last block that were mapped before are written again.
  *
- * Errors: EIO, a page could not be DMA mapped (of /dev/edu_odpN: EFAULT); ETIME, invalidated over
- * and over for a minute; EHWPOISON, the memory is bad. Of /dev/edu_odpN: EINVAL also if a page
- * is smaller than EDU_HMM_HUGETLB says.
+ * Errors: EIO, a page could not be DMA mapped (/dev/edu_odpN: EFAULT); ETIME, pages were
+ * invalidated again and again for a minute; EHWPOISON, the memory is bad. For /dev/edu_odpN: EINVAL
+ * also if a page is small in spite of EDU_HMM_HUGETLB.
  */
 struct edu_hmm_fault {
 	__u64 addr;
@@ -121,7 +116,7 @@ enum edu_hmm_how {
 /**
  * struct edu_hmm_page - an entry of the device page table
  * @dma: DMA address, 0 for EDU_HMM_NONE and EDU_HMM_LOCAL
- * @phys: CPU physical address of what is mapped there, 0 likewise
+ * @phys: CPU physical address of the page, 0 likewise
  * @how: enum edu_hmm_how
  * @write: 1 if the device may write
  */
@@ -147,15 +142,15 @@ struct edu_hmm_state {
 /**
  * struct edu_hmm_dma - move bytes by the DMA engine of the device
  * @addr: (in) address within the range
- * @ptr: (in) buffer of the caller, where the bytes come from or go to
+ * @ptr: (in) buffer of the caller, source or destination of the bytes
  * @len: (in) number of bytes
  * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_ASYNC
  * @pad: zero
  *
- * The device takes 100 ms for a transfer of up to 2048 bytes, and it needs one more between its
- * buffer and the driver. With EDU_HMM_ASYNC @addr to @addr + @len may not cross a multiple of
- * EDU_HMM_ASYNC_BYTES; the engine then belongs to this file until EDU_HMM_WAIT, which writes what
- * was read to @ptr, or drops it if another process calls.
+ * The device takes 100 ms for a transfer of up to 2048 bytes. Each access takes two transfers, the
+ * other one between its buffer and the driver. With EDU_HMM_ASYNC, @addr to @addr + @len may not
+ * cross a multiple of EDU_HMM_ASYNC_BYTES. The engine then belongs to this file until EDU_HMM_WAIT,
+ * which writes the data that were read to @ptr, or drops them if another process calls it.
  *
  * Errors: ENOENT, a page is not present or not writable, and EDU_HMM_NO_FAULT; EBUSY, EDU_HMM_WAIT
  * is due; EIO also if the device does not answer; ETIME and EHWPOISON as in struct edu_hmm_fault.
@@ -172,9 +167,9 @@ struct edu_hmm_dma {
  * struct edu_hmm_migrate - move pages into the memory of the device itself
  * @addr: (in) page aligned start
  * @npages: (in) length in pages, at most EDU_HMM_LOCAL_PAGES
- * @moved: (out) number of pages that are there now and were not before
+ * @moved: (out) number of pages that have migrated
  *
- * Only private anonymous memory of a single mapping can move. Not for /dev/edu_odpN: ENOTTY.
+ * Only private anonymous memory of a single mapping can migrate. /dev/edu_odpN: ENOTTY.
  */
 struct edu_hmm_migrate {
 	__u64 addr;
@@ -184,11 +179,11 @@ struct edu_hmm_migrate {
 
 /**
  * struct edu_hmm_obstruct - keep a page from being DMA mapped
- * @addr: (in) page aligned address within the range, where nothing is mapped
+ * @addr: (in) page aligned address within the range; the page is not mapped
  *
- * Puts something else where the page would be mapped, until the notifier fires for the page or the
- * file is closed. Only for /dev/edu_odpN, and only where there are IOVAs: ENOTTY, EOPNOTSUPP.
- * EBUSY: there is one already.
+ * Maps another page at the IOVA of this page, until the notifier fires for the page or the file is
+ * closed. Only for /dev/edu_odpN (ENOTTY), and only with IOVAs (EOPNOTSUPP). EBUSY: there is an
+ * obstacle already.
  */
 struct edu_hmm_obstruct {
 	__u64 addr;
@@ -200,12 +195,12 @@ struct edu_hmm_obstruct {
  * @faults: walks that filled the device page table
  * @dropped: entries dropped because the notifier fired
  * @waits: invalidations that had to wait for the DMA engine
- * @npages: pages that are DMA mapped, huge ones with EDU_HMM_HUGETLB. 0 of /dev/edu_hmmN, like the
- *   next two
+ * @npages: pages that are DMA mapped, huge ones with EDU_HMM_HUGETLB. For /dev/edu_hmmN this and
+ *   the next two are 0
  * @p2p_pages: see struct ib_umem_odp; in small pages
  * @p2p_fallbacks: likewise
  * @in_flight: 1 while the engine works on a page of the range
- * @again: how often the RDMA core gave up, for pages that were invalidated all the time. 0 of
+ * @again: how often the RDMA core gave up because pages were invalidated all the time. 0 for
  *   /dev/edu_hmmN
  */
 struct edu_hmm_stats {
@@ -229,8 +224,8 @@ struct edu_hmm_stats {
 #define EDU_HMM_STATS		_IOR('E', 0x06, struct edu_hmm_stats)
 #define EDU_HMM_OBSTRUCT	_IOW('E', 0x07, struct edu_hmm_obstruct)
 /*
- * Of /dev/edu_odpN without an IOMMU: map memory that takes a bounce buffer, and unmap it. Then
- * dma_need_unmap() is true for the device, until EDU_HMM_NO_BOUNCE.
+ * /dev/edu_odpN without an IOMMU: map memory that needs a bounce buffer, and unmap it. Afterwards
+ * dma_need_unmap() returns true for the device, until EDU_HMM_NO_BOUNCE.
  */
 #define EDU_HMM_BOUNCE		_IO('E', 0x08)
 #define EDU_HMM_NO_BOUNCE	_IO('E', 0x09)

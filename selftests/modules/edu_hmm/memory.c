@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory of the edu device itself: a few device private pages, so that there is something which the
- * mirror of a process must find and not DMA map. What is behind a page is system memory, and the
- * CPU copies.
+ * Memory of the edu device itself: a few device private pages. The mirror of a process must find
+ * these pages and must not DMA map them. They are backed by system memory, and the CPU copies.
  */
 #include <linux/memremap.h>
 #include <linux/migrate.h>
@@ -15,10 +14,10 @@
 /**
  * struct edu_memory - device private memory
  * @pagemap: its pages, of which only the first EDU_HMM_LOCAL_PAGES are handed out
- * @region: where they were put
+ * @region: their physical address range
  * @lock: protects @used
- * @used: pages that were handed out
- * @backing: what is behind each page
+ * @used: pages that are handed out
+ * @backing: the backing page of each page
  */
 struct edu_memory {
 	struct dev_pagemap pagemap;
@@ -39,7 +38,7 @@ static unsigned long edu_page_index(struct page *page)
 }
 
 /**
- * edu_memory_backing - system memory behind a page
+ * edu_memory_backing - find the backing page
  * @page: a device private page of an edu device
  *
  * Return: the page of system memory.
@@ -59,10 +58,7 @@ static void edu_folio_free(struct folio *folio)
 	spin_unlock(&memory->lock);
 }
 
-/*
- * Copy what is to move from the device to pages of system memory; @dst as migrate_vma_pages() wants
- * it.
- */
+/* Copy migrating pages from the device to system memory. @dst is set for migrate_vma_pages(). */
 static void edu_copy_out(const unsigned long *src, unsigned long *dst, unsigned long npages,
 			 gfp_t gfp)
 {
@@ -247,10 +243,10 @@ unlock:
 }
 
 /**
- * edu_memory_free - give the memory back
- * @edu: the device, which nobody can migrate to any more
+ * edu_memory_free - free the memory of the device
+ * @edu: the device, to which no page can migrate any more
  *
- * What is still in use moves to system memory first. Sleeps until that is done.
+ * Pages that are in use migrate to system memory first. Sleeps until that is done.
  */
 void edu_memory_free(struct edu *edu)
 {
@@ -259,7 +255,7 @@ void edu_memory_free(struct edu *edu)
 
 	if (!memory)
 		return;
-	/* A page that is being faulted right now cannot be taken: look again. */
+	/* A page that is being faulted cannot be migrated now. Try again. */
 	while (!bitmap_empty(memory->used, EDU_HMM_LOCAL_PAGES)) {
 		migrate_device_range(src, PHYS_PFN(memory->pagemap.range.start),
 				     EDU_HMM_LOCAL_PAGES);

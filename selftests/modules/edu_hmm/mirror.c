@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Open files: the mirror of a range of user memory, by HMM if of /dev/edu_hmmN, and DMA to it.
+ * Open files: each mirrors a range of user memory and does DMA to it. /dev/edu_hmmN uses HMM.
  *
  * Locks, outermost first: edu_mirror.call, edu.engine, edu.gone_lock, then either edu.mirrors_lock
  * or mmap_lock (taken by HMM and by user copies), edu_mirror.lock. The interval notifier takes only
- * the last, and under it waits for the DMA engine, whose interrupt takes none.
+ * the last one. With it held, it waits for the DMA engine, whose interrupt takes no lock.
  */
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
@@ -20,13 +20,13 @@
 
 #include "edu_hmm.h"
 
-/* Pages that are looked up at once. */
+/* Pages that are looked up in one walk. */
 #define EDU_WALK_PAGES	512UL
 
 /**
  * edu_present - is a page in the device page table?
  * @m: the open file, with its lock held
- * @idx: number of the page in the range
+ * @idx: index of the page in the range
  *
  * Return: true if it is.
  */
@@ -51,7 +51,7 @@ static unsigned long edu_drop(struct edu_mirror *m, unsigned long first, unsigne
 		if (!edu_present(m, i))
 			continue;
 		page = hmm_pfn_to_page(entry);
-		/* The page table entry may be clean, and the page be dropped for it. */
+		/* The CPU page table entry may be clean. Then the page could be dropped. */
 		if (hmm_dma_unmap_pfn(&m->edu->pdev->dev, &m->map, i) && entry & HMM_PFN_WRITE &&
 		    !is_pci_p2pdma_page(page))
 			set_page_dirty(compound_head(page));
@@ -98,7 +98,7 @@ static bool edu_invalidate(struct mmu_interval_notifier *mni, const struct mmu_n
 		return false;
 
 	if (m->mapped && m->busy >= 0 && in_range(m->busy, first, last - first)) {
-		/* The engine cannot be stopped. When this returns, the page may be anybody's. */
+		/* The engine cannot be stopped. After this the page may have another owner. */
 		if (!mmu_notifier_range_blockable(inv)) {
 			mutex_unlock(&m->lock);
 			return false;
@@ -117,7 +117,7 @@ static const struct mmu_interval_notifier_ops edu_notifier_ops = {
 	.invalidate = edu_invalidate,
 };
 
-/* Enter what a walk has found, with m->lock held. */
+/* Enter the result of a walk, with m->lock held. */
 static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
 		     const unsigned long *pfns)
 {
@@ -131,22 +131,22 @@ static int edu_enter(struct edu_mirror *m, unsigned long first, unsigned long n,
 		if (!(pfns[i] & HMM_PFN_VALID))
 			continue;
 		/*
-		 * Nothing was invalidated, so it is the same page; that it can be written may be
-		 * new.
+		 * Nothing was invalidated, so it is the same page. But it may have become
+		 * writable.
 		 */
 		if (edu_present(m, idx)) {
 			m->map.pfn_list[idx] |= pfns[i] & HMM_PFN_WRITE;
 			continue;
 		}
 		m->map.pfn_list[idx] = pfns[i];
-		/* Memory of the device itself: there is nothing to map. */
+		/* Memory of the device itself is not mapped. */
 		if (is_device_private_page(hmm_pfn_to_page(pfns[i])))
 			continue;
 		dma = hmm_dma_map_pfn(dev, &m->map, idx, &state);
 		if (dma_mapping_error(dev, dma)) {
 			/*
-			 * An importer in earnest would walk again without HMM_PFN_ALLOW_P2P; a test
-			 * wants to see it.
+			 * A real importer would walk again without HMM_PFN_ALLOW_P2P. A test needs
+			 * to see the error.
 			 */
 			m->map.pfn_list[idx] = 0;
 			return -EIO;
@@ -222,7 +222,7 @@ static int edu_fault(struct edu_mirror *m, unsigned long first, unsigned long np
 }
 
 /*
- * May the caller use the range from @addr on, @len bytes of it? All calls begin with this, with
+ * May the caller use @len bytes of the range from @addr on? All calls begin with this check, with
  * gone_lock held. Return: 0, or an errno.
  */
 static int edu_check(struct edu_mirror *m, u64 addr, u64 len)
@@ -245,8 +245,8 @@ static int edu_check(struct edu_mirror *m, u64 addr, u64 len)
 /**
  * edu_check_pages - may the caller use pages of the range?
  * @m: the open file, with gone_lock of the device held
- * @addr: page aligned address of the first
- * @npages: how many
+ * @addr: page aligned address of the first page
+ * @npages: number of pages
  *
  * Return: 0, or an errno.
  */
@@ -254,7 +254,7 @@ int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
 {
 	int ret;
 
-	/* Before the shift that makes bytes of it. */
+	/* Before the conversion to bytes, which could overflow. */
 	if (npages > EDU_HMM_MAX_PAGES)
 		npages = EDU_HMM_MAX_PAGES + 1;
 	ret = edu_check(m, addr, npages << PAGE_SHIFT);
@@ -264,11 +264,11 @@ int edu_check_pages(struct edu_mirror *m, u64 addr, u64 npages)
 }
 
 /**
- * edu_shape - how DMA addresses come about
- * @dev: that does the DMA
- * @map: of a range
+ * edu_shape - which kind of DMA addresses a range has
+ * @dev: the device that does the DMA
+ * @map: the map of the range
  *
- * Return: as EDU_HMM_REGISTER says it.
+ * Return: the value for EDU_HMM_REGISTER.
  */
 enum edu_hmm_shape edu_shape(struct device *dev, struct hmm_dma_map *map)
 {
@@ -433,7 +433,7 @@ static int edu_ioctl_state(struct edu_mirror *m, void __user *arg)
 	return ret;
 }
 
-/* The whole of a transfer between the staging page and the buffer of the device. */
+/* A complete transfer between the staging page and the buffer of the device. */
 static int edu_stage(struct edu *edu, size_t len, enum edu_direction direction)
 {
 	edu_engine_start(edu, edu->staging_dma, len, direction);
@@ -441,8 +441,8 @@ static int edu_stage(struct edu *edu, size_t len, enum edu_direction direction)
 }
 
 /*
- * Let the engine go between its buffer and the memory, or access memory of the device itself right
- * away. With m->lock held, and the page is present.
+ * Start a transfer between the buffer and the memory. Memory of the device itself is copied at
+ * once. m->lock is held, and the page is present.
  */
 static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 {
@@ -465,10 +465,7 @@ static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 		memcpy(edu->staging, local, piece->len);
 }
 
-/*
- * Begin with a piece that lies in one page and fits into the buffer, as far as the memory is
- * concerned.
- */
+/* Start the memory's part of a transfer. The piece lies in one page and fits into the buffer. */
 static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 {
 	bool write = piece->flags & EDU_HMM_WRITE;
@@ -549,7 +546,7 @@ static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 	    cmd.len > EDU_HMM_ASYNC_BYTES - cmd.addr % EDU_HMM_ASYNC_BYTES)
 		return -EINVAL;
 	/*
-	 * Who waits for the engine does not hold gone_lock: who has the engine needs it to go on.
+	 * Do not hold gone_lock while waiting for the engine: its user needs gone_lock to continue.
 	 */
 	if (down_interruptible(&edu->engine))
 		return -EINTR;
@@ -559,7 +556,7 @@ static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 		piece.ptr = cmd.ptr + done;
 		piece.len =
 			min(cmd.len - done, EDU_HMM_ASYNC_BYTES - piece.addr % EDU_HMM_ASYNC_BYTES);
-		/* No longer than that is a device that goes away kept waiting. */
+		/* Removal of the device waits no longer than for one piece. */
 		guard(rwsem_read)(&edu->gone_lock);
 		ret = edu->gone ? -ENODEV : edu_begin(m, &piece);
 		if (!ret && !(cmd.flags & EDU_HMM_ASYNC))
@@ -580,8 +577,8 @@ static int edu_wait(struct edu_mirror *m)
 	int ret;
 
 	/*
-	 * What was read is for the process that asked for it. Here the other one ends the transfer,
-	 * or the file is closed.
+	 * The data belong to the process that requested them. Here another process ends the
+	 * transfer, or the file is closed.
 	 */
 	if (current->mm != m->mm)
 		m->async.flags |= EDU_HMM_WRITE;
@@ -670,6 +667,20 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 	return m->backend->ioctl(m, command, uarg);
 }
 
+static void edu_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct edu, ref));
+}
+
+/**
+ * edu_put - drop a reference: that of the driver, or that of an open file
+ * @edu: the device
+ */
+void edu_put(struct edu *edu)
+{
+	kref_put(&edu->ref, edu_free);
+}
+
 static int edu_open(struct inode *inode, struct file *file)
 {
 	struct edu_node *node = container_of(file->private_data, struct edu_node, misc);
@@ -679,7 +690,7 @@ static int edu_open(struct inode *inode, struct file *file)
 	m = kzalloc_obj(*m);
 	if (!m)
 		return -ENOMEM;
-	/* misc_deregister() waits for this, and the driver's own reference outlives it. */
+	/* misc_deregister() waits for open(), and the driver keeps its reference until then. */
 	kref_get(&edu->ref);
 	m->edu = edu;
 	m->backend = node->backend;
@@ -696,7 +707,7 @@ static int edu_release(struct inode *inode, struct file *file)
 	struct edu *edu = m->edu;
 
 	if (m->async.len) {
-		/* Nobody is there any more to take what was read. */
+		/* No process is left that could get the data. */
 		m->async.flags |= EDU_HMM_WRITE;
 		edu_wait(m);
 	}
@@ -709,7 +720,7 @@ static int edu_release(struct inode *inode, struct file *file)
 		up_read(&edu->gone_lock);
 	}
 	kfree(m);
-	kref_put(&edu->ref, edu_free);
+	edu_put(edu);
 	return 0;
 }
 

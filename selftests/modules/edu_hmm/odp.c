@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/edu_odpN: the memory is looked up and DMA mapped by the RDMA core, as that of an on-demand
- * paging MR of a ConnectX is.
+ * /dev/edu_odpN: the RDMA core looks up and DMA maps the memory, like that of an on-demand paging
+ * MR of a ConnectX.
  *
- * The device page table stands for the translation table in the hardware. DMA goes by it alone, and
- * it is only written where mlx5 writes its own: from what hmm_dma_map_pfn() says after
- * ib_umem_odp_map_dma_and_lock(), and in the notifier. What one of them leaves behind the device
- * will use.
+ * The device page table stands for the translation table in the hardware. DMA uses only this
+ * table. It is written only where mlx5 writes its table: with the result of hmm_dma_map_pfn()
+ * after ib_umem_odp_map_dma_and_lock(), and in the notifier. So DMA uses a stale entry, too.
  *
  * Locks: the umem_mutex of the range lies between mmap_lock and edu_mirror.lock. The interval
  * notifier takes both.
@@ -26,19 +25,22 @@
 
 /**
  * struct edu_ib - the edu device as an RDMA device
- * @ibdev: not registered: all that its umems need of it is the device that does the DMA
+ * @ibdev: not registered; umems only need the device that does the DMA
  */
 struct edu_ib {
 	struct ib_device ibdev;
 };
 
-/* The umem that remembers: of an implicit range, the one that mlx5 keeps when it drops a child. */
+/*
+ * The umem with the counters: for an implicit range the parent, which mlx5 keeps when it drops a
+ * child.
+ */
 static struct ib_umem_odp *edu_odp_counted(struct edu_mirror *m)
 {
 	return m->umem->parent ?: m->umem;
 }
 
-/* With the mutex of the umem and the lock of the file held. */
+/* Called with the mutex of the umem and the lock of the file held. */
 static void edu_odp_count(struct edu_mirror *m)
 {
 	struct ib_umem_odp *umem = edu_odp_counted(m);
@@ -82,7 +84,7 @@ static int edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned lon
 		}
 		if (flags & EDU_HMM_DOWNGRADE || !umem->umem.writable)
 			entry &= ~HMM_PFN_WRITE;
-		/* Nothing changes but by way of the notifier, and that leaves no entry. */
+		/* Pages only change after the notifier, which removes the entry. */
 		old = m->map.pfn_list[i];
 		WARN(edu_present(m, i) &&
 		     (m->dma[i] != dma || hmm_pfn_to_phys(old) != hmm_pfn_to_phys(entry)),
@@ -128,7 +130,7 @@ static void edu_odp_zap(struct edu_mirror *m, unsigned long first, unsigned long
 	}
 }
 
-/* A page of a peer that is mapped */
+/* Is it a mapped page of a peer? */
 static struct page *edu_odp_peer(struct ib_umem_odp *umem, unsigned long start, unsigned long end)
 {
 	unsigned long *entry = umem->map.pfn_list;
@@ -155,16 +157,16 @@ static bool edu_odp_invalidate(struct mmu_interval_notifier *mni,
 
 	guard(mutex)(&umem->umem_mutex);
 	mmu_interval_set_seq(mni, seq);
-	/* Clipped first: what ends at ULONG_MAX cannot be rounded up. */
+	/* Clip before rounding: an end at ULONG_MAX would overflow. */
 	start = ALIGN_DOWN(max(ib_umem_start(umem), inv->start), page);
 	end = ALIGN(min(ib_umem_end(umem), inv->end), page);
-	/* Before edu_odp_map() has set it the device has nothing, and after edu_odp_unmap(). */
+	/* NULL before edu_odp_map() and after edu_odp_unmap(). Then nothing is mapped. */
 	m = umem->private;
 	if (m)
 		edu_odp_zap(m, PHYS_PFN(start - m->start), PHYS_PFN(end - m->start));
 	peer = edu_odp_peer(umem, start, end);
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
-	/* Nobody would ever write it back. */
+	/* A page of a peer is never written back. */
 	WARN(peer && PageDirty(peer), "%s: a page of a peer is dirty\n",
 	     dev_name(umem->umem.ibdev->dma_device));
 	if (m) {
@@ -205,7 +207,7 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 	if (ret >= 0) {
 		ret = edu_odp_enter(m, first, npages, flags);
 	} else {
-		/* Part of it may have been found. */
+		/* Some pages may have been mapped. */
 		mutex_lock(&umem->umem_mutex);
 		scoped_guard(mutex, &m->lock)
 			edu_odp_count(m);
@@ -291,7 +293,7 @@ static void edu_odp_unmap(struct edu_mirror *m)
 		m->mapped = false;
 		m->busy = -1;
 	}
-	/* It unmaps what is mapped. */
+	/* This also unmaps all pages. */
 	ib_umem_odp_release(umem);
 	if (root)
 		ib_umem_odp_release(root);
@@ -343,7 +345,7 @@ free:
 	return ret;
 }
 
-/* What is above 4 GiB takes a bounce buffer if the device has 32 address bits. */
+/* With a DMA mask of 32 bits, memory above 4 GiB needs a bounce buffer. */
 static int edu_odp_bounce(struct edu_mirror *m)
 {
 	struct device *dev = &m->edu->pdev->dev;
@@ -358,7 +360,7 @@ static int edu_odp_bounce(struct edu_mirror *m)
 	page = alloc_page(GFP_KERNEL);
 	if (!page)
 		return -ENOMEM;
-	/* Not by dma_set_mask(), which makes dma_need_unmap() false again. */
+	/* Not dma_set_mask(), because it resets dma_need_unmap(). */
 	*dev->dma_mask = DMA_BIT_MASK(32);
 	if (page_to_phys(page) > DMA_BIT_MASK(32)) {
 		dma = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_TO_DEVICE);
@@ -397,7 +399,7 @@ const struct edu_backend edu_odp_backend = {
 };
 
 /**
- * edu_odp_create - make an RDMA device of it
+ * edu_odp_create - create the RDMA device
  * @edu: the device
  *
  * Return: 0, or -ENOMEM.
@@ -416,7 +418,7 @@ int edu_odp_create(struct edu *edu)
 
 /**
  * edu_odp_destroy - undo edu_odp_create()
- * @edu: the device, of which nothing is mapped any more
+ * @edu: the device, for which no page is mapped any more
  */
 void edu_odp_destroy(struct edu *edu)
 {

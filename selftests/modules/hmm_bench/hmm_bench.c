@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/hmm_bench: measures hmm_range_fault() and the on-demand paging of the RDMA core, on kernels
- * with and without the patches. The memory is made by the program that asks; nothing but the call
- * itself is measured.
+ * with and without the patches. The calling program prepares the memory. Only the call itself is
+ * measured.
  */
 #include <linux/bitops.h>
 #include <linux/cleanup.h>
@@ -29,13 +29,13 @@
 
 #include "hmm_bench_uapi.h"
 
-/* QEMU's edu, which does not have to have a driver */
+/* The edu device of QEMU, which needs no driver here */
 #define EDU_VENDOR	0x1234
 #define EDU_DEVICE	0x11e8
 
 /**
  * struct hmm_bench_ib - an RDMA device that is not registered
- * @ibdev: all that its umems need of it is the device that does the DMA, if there is one
+ * @ibdev: umems only need the device that does the DMA, if there is one
  */
 struct hmm_bench_ib {
 	struct ib_device ibdev;
@@ -44,12 +44,12 @@ struct hmm_bench_ib {
 static struct pci_dev *hmm_bench_edu[HMM_BENCH_IMPORTERS];
 static struct ib_device *hmm_bench_dma[HMM_BENCH_IMPORTERS], *hmm_bench_virt;
 
-/* What the notifiers of MRs did; one processor, and mostly one thread: 64 bits tear nowhere. */
+/* Counters of the notifiers of MRs. There is one processor, so 64 bits are never torn. */
 static u64 hmm_bench_calls, hmm_bench_zapped, hmm_bench_zap_ticks;
 
 /**
  * struct hmm_bench - an open file
- * @notifier: for all of the address space of who opened it
+ * @notifier: covers the whole address space of the process that opened the file
  * @lock: taken by @notifier
  * @held: MRs of HMM_BENCH_HOLD
  * @nr_held: their number
@@ -102,7 +102,7 @@ static const struct mmu_interval_notifier_ops hmm_bench_odp_notifier_ops = {
 	.invalidate = hmm_bench_odp_invalidate,
 };
 
-/* rdtsc() is volatile, and so are calls: the compiler moves nothing that matters across. */
+/* rdtsc() is volatile, so the compiler does not move calls across it. */
 static u64 hmm_bench_since(u64 start)
 {
 	return rdtsc() - start;
@@ -156,8 +156,7 @@ static void hmm_bench_count(struct hmm_bench_cmd *cmd, const unsigned long *pfns
 }
 
 /*
- * Not inlined, so that around the call there are the same instructions whatever the rest is
- * compiled to.
+ * Not inlined, so that the instructions around the call do not depend on how the rest is compiled.
  */
 static noinline int hmm_bench_range_fault(struct hmm_range *range, u64 *cost)
 {
@@ -186,7 +185,7 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 		mirror = fget(cmd->owner);
 		if (!mirror)
 			return -EBADF;
-		/* The owner is the device, and the first that test_hmm keeps of a file. */
+		/* The owner is the device, which is the first field of the file of test_hmm. */
 		range.dev_private_owner = *(void **)mirror->private_data;
 	}
 	if (cmd->flags & HMM_BENCH_FAULT)
@@ -221,7 +220,7 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 	return 0;
 }
 
-/* What populate_mtt() of mlx5 does. */
+/* The same as populate_mtt() of mlx5. */
 static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 {
 	struct pci_p2pdma_map_state state = {};
@@ -248,8 +247,8 @@ static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 }
 
 /*
- * Counts what reaches the page table of an IOMMU, by standing between. There is one at a time, and
- * its device does nothing else meanwhile.
+ * Counts calls to the page table of an IOMMU by replacing its functions. Only one IOMMU is counted
+ * at a time, and its device does nothing else meanwhile.
  */
 static struct hmm_bench_iommu {
 	struct pt_iommu *pt;
@@ -325,7 +324,7 @@ static void hmm_bench_count_end(struct hmm_bench_cmd *cmd)
 }
 
 /*
- * Map all of an MR and make the device's table of it. Returns with umem_mutex held, unless it
+ * Map all pages of an MR and fill the table of the device. Returns with umem_mutex held, unless it
  * fails.
  */
 static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __be64 *table,
@@ -426,7 +425,7 @@ static void hmm_bench_drop(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 	cmd->cost = hmm_bench_since(start);
 }
 
-/* What a mapping of a folio as a whole would save, and what it would take away. */
+/* What mapping a folio in one call would save, and what is lost when one page is unmapped. */
 static int hmm_bench_link(struct hmm_bench_cmd *cmd)
 {
 	const size_t all = HPAGE_PMD_SIZE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
 /*
- * /dev/hmm_bench: what it costs to find memory, in ticks of the time stamp counter. With QEMU's
- * -icount shift=0 these are instructions.
+ * /dev/hmm_bench: measures the cost of finding memory, in ticks of the time stamp counter. With
+ * -icount shift=0 of QEMU these are instructions.
  */
 #ifndef HMM_BENCH_UAPI_H
 #define HMM_BENCH_UAPI_H
@@ -13,19 +13,19 @@
  * enum hmm_bench_what - what is measured
  * @HMM_BENCH_CLOCK: 1001 instructions
  * @HMM_BENCH_COPY: copy a page of RAM, by copy_highpage()
- * @HMM_BENCH_COPY_BAR: copy a page as one of a BAR, by memcpy_fromio()
- * @HMM_BENCH_WALK: hmm_range_fault(), as often as it takes
- * @HMM_BENCH_ODP: ib_umem_odp_map_dma_and_lock() for a new MR of a device that does DMA, and the
- *   address of each page for the table of the device
- * @HMM_BENCH_ODP_VIRT: the same for a device that does none (rxe, siw)
+ * @HMM_BENCH_COPY_BAR: copy a page of a BAR, by memcpy_fromio()
+ * @HMM_BENCH_WALK: hmm_range_fault(), repeated while it returns -EBUSY
+ * @HMM_BENCH_ODP: ib_umem_odp_map_dma_and_lock() for a new MR of a device that does DMA, and
+ *   hmm_dma_map_pfn() for each page
+ * @HMM_BENCH_ODP_VIRT: the same for a device without DMA (rxe, siw)
  * @HMM_BENCH_HOLD: HMM_BENCH_ODP, but the MR stays, and its pages stay mapped until they are
  *   invalidated
- * @HMM_BENCH_HELD: what became of the MRs of HMM_BENCH_HOLD since the last time this was asked
+ * @HMM_BENCH_HELD: what happened to the MRs of HMM_BENCH_HOLD since the last such call
  * @HMM_BENCH_DROP: ib_umem_odp_release() for each of them, the latest first
- * @HMM_BENCH_LINK: map and unmap 512 contiguous pages for an IOMMU, one by one as hmm_dma_map_pfn()
+ * @HMM_BENCH_LINK: map and unmap 512 contiguous pages for an IOMMU one by one, as hmm_dma_map_pfn()
  *   does
- * @HMM_BENCH_LINK_RANGE: the same, but unmap them all at once
- * @HMM_BENCH_LINK_FOLIO: map them all at once, too, and then what is left of such a mapping when
+ * @HMM_BENCH_LINK_RANGE: the same, but unmap them in one call
+ * @HMM_BENCH_LINK_FOLIO: map them in one call, too. Then count what remains of such a mapping when
  *   its first page is unmapped
  */
 enum hmm_bench_what {
@@ -43,14 +43,14 @@ enum hmm_bench_what {
 	HMM_BENCH_LINK_FOLIO,
 };
 
-/* Ask for the pages, otherwise only for their state. */
+/* Fault in the pages. Without it only their state is looked up. */
 #define HMM_BENCH_FAULT		(1U << 0)
-#define HMM_BENCH_WRITE		(1U << 1)	/* and for write access */
+#define HMM_BENCH_WRITE		(1U << 1)	/* fault for write access */
 /* HMM_BENCH_WALK: with HMM_PFN_ALLOW_P2P for the first edu device; MRs: with IB_ACCESS_P2P */
 #define HMM_BENCH_P2P		(1U << 2)
-/* HMM_BENCH_ODP: count calls of the IOMMU, which takes instructions itself. */
+/* HMM_BENCH_ODP: count calls of the IOMMU. Counting costs instructions itself. */
 #define HMM_BENCH_COUNT		(1U << 3)
-/* HMM_BENCH_ODP: an MR of huge pages; what is counted are these. */
+/* HMM_BENCH_ODP: an MR of huge pages. Huge pages are counted. */
 #define HMM_BENCH_HUGETLB	(1U << 4)
 
 /* edu devices, and MRs that one file can hold */

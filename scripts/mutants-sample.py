@@ -131,7 +131,7 @@ def sample(name, count, seed):
     if noticed(0, runs, results):
         parser.error(f"the unmutated kernel fails, mend that first: {noticed(0, runs, results)}")
     killed = equal = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
         for k, by in zip(chosen, pool.map(lambda k: noticed(k, runs, results), chosen)):
             u, new = chosen[k][0]
             old, swap = found[u][3], " (swapped)" * (len(chosen[k]) - 1)

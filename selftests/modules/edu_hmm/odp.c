@@ -75,6 +75,9 @@ static int edu_odp_enter(struct edu_mirror *m, unsigned long first, unsigned lon
 		if (old & HMM_PFN_VALID) {
 			dma = hmm_dma_map_pfn(dev, &umem->map, i >> order, &state);
 			if (dma_mapping_error(dev, dma)) {
+				WARN(umem->map.pfn_list[i >> order] != old,
+				     "%s: a mapping of page %lu that failed left a trace\n",
+				     m->edu->name, i);
 				ret = -EFAULT;
 				break;
 			}

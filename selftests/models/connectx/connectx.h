@@ -225,6 +225,8 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 		      struct xlat *x);
 /* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
+/* Of a peer that sends, and is done with the window. */
+void mkey_unbind(struct hca *h, u32 key);
 /* OP_RELAXED of the back door */
 u32 mkey_relaxed(struct hca *h, u32 key);
 /* How many MTTs in use lead to this memory. */
@@ -406,6 +408,7 @@ struct hca {
 	u16 fail_more;
 	u16 slow_op, slow_ms;
 	bool plain;
+	u32 name;
 	u64 seed;
 	u32 held;		/* slots of commands */
 	u64 held_until[32];

@@ -183,6 +183,18 @@ static void check_ksms(struct hca *h, u32 index)
 	}
 }
 
+void mkey_unbind(struct hca *h, u32 key)
+{
+	struct mkey *mk = find(h, key);
+
+	if (!mk || MKC(mk, free) || !MKC(mk, en_rinval)) {
+		note(h, "mkey %#x: nothing that a peer may invalidate", key);
+		return;
+	}
+	MLX5_SET(mkc, mk->mkc, free, 1);
+	h->stats.mkeys_enabled--;
+}
+
 u32 mkey_relaxed(struct hca *h, u32 key)
 {
 	struct mkey *mk = find(h, key);

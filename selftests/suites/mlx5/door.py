@@ -35,8 +35,8 @@ from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 sys.path.append("/suites/rxe")
 from verbs import P2P, PAGE, Link, Skipped
 
-# MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_STAT_NO_RES_ERR
-UMR, CREATE_MKEY, NO_RES = 0x25, 0x200, 0xf
+# MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_OP_PAGE_FAULT_RESUME, MLX5_CMD_STAT_NO_RES_ERR
+UMR, CREATE_MKEY, PAGE_FAULT_RESUME, NO_RES = 0x25, 0x200, 0x204, 0xf
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
@@ -495,6 +495,30 @@ class Tests:
             assert self.faults(before) <= most, f"{self.faults(before)} faults"
         self.door.name(0)
         assert self.door.read(mr.rkey, a, 64) == bytes(64)
+        mr.close()
+
+    def test_late_fault(self):
+        """A page fault names a child of an implicit MR that has gone meanwhile: the device asks again"""
+        if os.environ["SCHEME"] != "memory":
+            return  # There it names the implicit MR.
+        self.door.plain()
+        mr, a, libc = self.implicit_child(2)
+        before = self.door.counters()
+        self.door.write(mr.rkey, a, b"x" * 64)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        assert self.settle(before["mkeys_enabled"]) == before["mkeys_enabled"]
+        second = Door(sys.argv[1], 1)
+        # The driver knows the child no more than this one.
+        self.door.name(0xffffff00)
+        self.door.slow(PAGE_FAULT_RESUME, 100)
+        before = self.door.counters()
+        second.go(READ, mr.rkey, a + PAGE, 64)
+        while self.door.counters()["resumes"] == before["resumes"] and second.regs[STATUS // 4] == BUSY:
+            time.sleep(0.01)
+        self.door.name(0)
+        self.door.slow(PAGE_FAULT_RESUME, 0)
+        second.wait()
+        libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
         mr.close()
 
     def test_give_up(self):

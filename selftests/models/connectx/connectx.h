@@ -225,13 +225,13 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 		      struct xlat *x);
 /* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
-/* Of a peer that sends, and is done with the window. */
-void mkey_unbind(struct hca *h, u32 key);
 /* OP_RELAXED of the back door */
 u32 mkey_relaxed(struct hca *h, u32 key);
 /* How many MTTs in use lead to this memory. */
 u64 mtts_into(struct hca *h, u64 iova, u64 size);
 void mkey_free(struct hca *h, struct mkey *mk);
+/* Of a peer that sends, and is done with the window. */
+void mkey_unbind(struct hca *h, u32 key);
 
 /* ---- data.c: moves data between two ends ---- */
 

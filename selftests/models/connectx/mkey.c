@@ -183,18 +183,6 @@ static void check_ksms(struct hca *h, u32 index)
 	}
 }
 
-void mkey_unbind(struct hca *h, u32 key)
-{
-	struct mkey *mk = find(h, key);
-
-	if (!mk || MKC(mk, free) || !MKC(mk, en_rinval)) {
-		note(h, "mkey %#x: nothing that a peer may invalidate", key);
-		return;
-	}
-	MLX5_SET(mkc, mk->mkc, free, 1);
-	h->stats.mkeys_enabled--;
-}
-
 u32 mkey_relaxed(struct hca *h, u32 key)
 {
 	struct mkey *mk = find(h, key);
@@ -257,6 +245,18 @@ void mkey_free(struct hca *h, struct mkey *mk)
 		h->xlt_total -= mk->xlt_size;
 	}
 	free(mk);
+}
+
+void mkey_unbind(struct hca *h, u32 key)
+{
+	struct mkey *mk = find(h, key);
+
+	if (!mk || MKC(mk, free) || !MKC(mk, en_rinval)) {
+		note(h, "mkey %#x: nothing that a peer may invalidate", key);
+		return;
+	}
+	MLX5_SET(mkc, mk->mkc, free, 1);
+	h->stats.mkeys_enabled--;
 }
 
 /* What the driver wrote to entries [at, at + n) of the translations. */

@@ -45,7 +45,7 @@ def units(lines, added):
         m = re.match(r"((?:} )?(?:else )?(?:if|while) \()(.*)(\)(?: {)?)$", whole) or \
             re.match(r"(for \([^;]*; )([^;]*)(;.*)$", whole) or \
             re.match(r"((?:(?:const|unsigned|struct|enum) )*\w+ \*?\w+ = )(.*)(;)$", whole) or \
-            re.match(r"()((?!(?:const|unsigned|struct|enum|case|bool|int|pmd_t|pte_t|spinlock_t|break) ).*;)()$", whole)
+            re.match(r"()((?!(?:const|unsigned|struct|enum|case|break) |(?!return|goto)\w+ \*?\w+[,;]).*;)()$", whole)
         if m and added & set(range(start, n + 1)):
             found.append((start, n, *m.groups()))
         start = n + 1

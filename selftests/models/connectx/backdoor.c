@@ -20,6 +20,7 @@ enum {
 	PLAIN = 0x24,	/* 1: nothing at random, and as few page faults as can be */
 	/* Low half: status of a failing command, 0: an internal error; high half: so many more. */
 	FAIL_STATUS = 0x28,
+	NAME = 0x2c,	/* the mkey that page faults of the memory scheme name; 0: their own */
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
 	DATA = 0x1000,
 };
@@ -124,6 +125,7 @@ void door_reset(struct hca *h)
 	h->fail_more = 0;
 	h->slow_ms = 0;
 	h->plain = false;
+	h->name = 0;
 	for (int i = 0; i < CHANNELS; i++) {
 		struct channel *c = &h->channel[i];
 
@@ -189,6 +191,9 @@ static void set(struct hca *h, struct channel *c, u32 at, u32 val)
 		break;
 	case PLAIN:
 		h->plain = val;
+		break;
+	case NAME:
+		h->name = val;
 		break;
 	case FAIL_STATUS:
 		h->fail_status = val;

@@ -66,6 +66,7 @@ static void general(struct hca *h, void *c)
 	CAP(max_indirection, 4);
 	CAP(log_max_mrw_sz, 63);
 	CAP(umr_extended_translation_offset, 1);
+	CAP(imaicl, 1);			/* memory windows */
 
 	/* On-demand paging; the next two for implicit MRs. */
 	CAP(pg, 1);

@@ -230,6 +230,8 @@ u32 mkey_relaxed(struct hca *h, u32 key);
 /* How many MTTs in use lead to this memory. */
 u64 mtts_into(struct hca *h, u64 iova, u64 size);
 void mkey_free(struct hca *h, struct mkey *mk);
+/* Of a peer that sends, and is done with the window. */
+void mkey_unbind(struct hca *h, u32 key);
 
 /* ---- data.c: moves data between two ends ---- */
 
@@ -406,6 +408,7 @@ struct hca {
 	u16 fail_more;
 	u16 slow_op, slow_ms;
 	bool plain;
+	u32 name;
 	u64 seed;
 	u32 held;		/* slots of commands */
 	u64 held_until[32];

@@ -52,7 +52,7 @@ static bool tell_memory(struct hca *h, struct fault *f, const struct xlat *at, u
 	p.memory.demand_fault_pages = cpu_to_be32((u32)n << 12);
 	p.memory.pre_demand_fault_pages = cpu_to_be16(around(h));
 	p.memory.post_demand_fault_pages = cpu_to_be16(around(h));
-	p.memory.mkey = cpu_to_be32(at->key);
+	p.memory.mkey = cpu_to_be32(h->name ? h->name : at->key);
 	/* Of a page, as all is counted in pages: the driver takes n pages from here. */
 	p.memory.va = cpu_to_be64((at->va & ~4095ULL) + (first << 12));
 	return event(h, MLX5_EVENT_TYPE_PAGE_FAULT, MLX5_PFAULT_SUBTYPE_MEMORY, &p, sizeof(p));
@@ -221,7 +221,7 @@ u8 page_fault_resume(struct hca *h, struct cmd_io *io)
 	if (f->came || is_there(h, f))
 		x->laps = 0;
 	else
-		x->laps += !f->parts;
+		x->laps += !f->parts && !h->name;
 	/* The requester was told that the receiver is not ready, and comes back after a while. */
 	if (once_in(h, 8)) {
 		f->until = now() + 1 + dice(h, 10);

@@ -247,6 +247,18 @@ void mkey_free(struct hca *h, struct mkey *mk)
 	free(mk);
 }
 
+void mkey_unbind(struct hca *h, u32 key)
+{
+	struct mkey *mk = find(h, key);
+
+	if (!mk || MKC(mk, free) || !MKC(mk, en_rinval)) {
+		note(h, "mkey %#x: nothing that a peer may invalidate", key);
+		return;
+	}
+	MLX5_SET(mkc, mk->mkc, free, 1);
+	h->stats.mkeys_enabled--;
+}
+
 /* What the driver wrote to entries [at, at + n) of the translations. */
 static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 {

@@ -188,6 +188,7 @@ static const struct send_op {
 } send_ops[] = {
 	{ MLX5_OPCODE_SEND, RECV, 0, MLX5_CQE_RESP_SEND },
 	{ MLX5_OPCODE_SEND_IMM, RECV | IMM, 0, MLX5_CQE_RESP_SEND_IMM },
+	{ MLX5_OPCODE_SEND_INVAL, RECV | IMM, 0, MLX5_CQE_RESP_SEND_INV },
 	{ MLX5_OPCODE_RDMA_WRITE, RADDR, ACC_WRITE, 0 },
 	{ MLX5_OPCODE_RDMA_WRITE_IMM, RADDR | RECV | IMM, ACC_WRITE, MLX5_CQE_RESP_WR_IMM },
 	{ MLX5_OPCODE_RDMA_READ, RADDR | TO_US, ACC_READ, 0 },
@@ -229,6 +230,8 @@ static void wqe_end(struct hca *h, struct qp *qp, enum result r)
 
 	qp->took_recv = false;
 	if (r == OK) {
+		if (qp->opcode == MLX5_OPCODE_SEND_INVAL)
+			mkey_unbind(h, be32_to_cpu(ctrl(qp)->imm));
 		if (took && peer)
 			complete_recv(h, peer, srq, qp->recv_index, op->recv_cqe, 0, qp->x.len,
 				      op->flags & IMM ? ctrl(qp)->imm : 0, qp->qpn,

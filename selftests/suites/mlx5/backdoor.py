@@ -8,7 +8,7 @@ import struct
 import time
 
 # Registers of a channel: selftests/models/connectx/backdoor.c
-RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, PLAIN, FAIL_STATUS = 0, 4, 8, 16, 20, 24, 28, 32, 36, 40
+RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, PLAIN, FAIL_STATUS, NAME = 0, 4, 8, 16, 20, 24, 28, 32, 36, 40, 44
 COUNTERS, DATA = 0x800, 0x1000
 READ, WRITE, WHERE, RELAXED = 1, 2, 3, 4
 BUSY, DONE, FAILED = 1, 2, 3
@@ -59,6 +59,10 @@ class Door:
     def slow(self, opcode, ms):
         """Each of them takes this time; 0: no more."""
         self.regs[SLOW // 4] = opcode | ms << 16
+
+    def name(self, key):
+        """Page faults of the memory scheme are said to be of this mkey; 0: of their own."""
+        self.regs[NAME // 4] = key
 
     def write(self, rkey, va, data, want=DONE):
         words = struct.unpack(f"<{len(data) // 4}I", data)

@@ -18,13 +18,13 @@ import traceback
 from pyverbs.addr import AHAttr
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_qp_type, ibv_rereg_mr_flags, ibv_send_flags,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mtu, ibv_mw_type, ibv_qp_type, ibv_rereg_mr_flags, ibv_send_flags,
                                       ibv_wc_status, ibv_wr_opcode,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
-from pyverbs.mr import MR
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
@@ -35,11 +35,14 @@ from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
 sys.path.append("/suites/rxe")
 from verbs import P2P, PAGE, Link, Skipped, limit
 
-# MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_STAT_NO_RES_ERR
-UMR, CREATE_MKEY, NO_RES = 0x25, 0x200, 0xf
+# MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_OP_PAGE_FAULT_RESUME, MLX5_CMD_STAT_NO_RES_ERR
+UMR, CREATE_MKEY, PAGE_FAULT_RESUME, NO_RES = 0x25, 0x200, 0x204, 0xf
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
+
+
+LIBC = ctypes.CDLL(None)
 
 
 class Verbs:
@@ -79,12 +82,25 @@ class HeldBack:
     def wait(self):
         assert select.select([self.uffd], [], [], 30)[0], "no fault of the page that is not there"
 
+    def read(self):
+        """What was asked for"""
+        os.read(self.uffd, 32)
+
+    def give(self):
+        fcntl.ioctl(self.uffd, UFFDIO_ZEROPAGE, struct.pack("QQQq", self.address, PAGE, 0, 0))
+
+    def drop(self):
+        LIBC.madvise(ctypes.c_void_p(self.address), ctypes.c_size_t(PAGE), mmap.MADV_DONTNEED)
+
+    def close(self):
+        os.close(self.uffd)
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        fcntl.ioctl(self.uffd, UFFDIO_ZEROPAGE, struct.pack("QQQq", self.address, PAGE, 0, 0))
-        os.close(self.uffd)
+        self.give()
+        self.close()
 
 
 ODP = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
@@ -103,6 +119,7 @@ class Tests:
         self.pd = PD(self.context)
         self.door = Door(device)
         self.door.plain(False)
+        self.door.name(0)
 
     def memory(self, npages):
         m = mmap.mmap(-1, npages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -438,6 +455,115 @@ class Tests:
         for i in range(n + 1):
             libc.munmap(ctypes.c_void_p(a + (i << 30)), ctypes.c_size_t(PAGE))
 
+    def test_child_not_passed(self):
+        """An implicit MR cannot be led past a child whose memory is gone: the child stays until the next time"""
+        no_lockdep()
+        self.door.plain()
+        mr, a, libc = self.implicit_child(2)
+        before = self.door.counters()
+        self.door.write(mr.rkey, a, b"x" * 64)
+        # The first one takes the page away.
+        self.door.fail(UMR, 2)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        end = time.monotonic() + 30
+        while self.door.counters()["injected"] == before["injected"]:
+            assert time.monotonic() < end, "the implicit MR was not updated"
+            time.sleep(0.01)
+        # The child would be destroyed now.
+        time.sleep(0.5)
+        assert self.door.counters()["mkeys_enabled"] == before["mkeys_enabled"] + 1, "the child has gone"
+        self.door.write(mr.rkey, a + PAGE, b"y" * 64)
+        assert ctypes.string_at(a + PAGE, 64) == b"y" * 64
+        libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
+        n = self.settle(before["mkeys_enabled"])
+        mr.close()
+        assert n == before["mkeys_enabled"], f"{n - before['mkeys_enabled']} children are left"
+
+    def test_unknown_key(self):
+        """A page fault names an mkey that the driver does not know: it may ask again for a while, then this is an error"""
+        if os.environ["SCHEME"] != "memory":
+            return  # There such an mkey is one of pinned memory.
+        m, a = self.memory(1)
+        mr = self.odp(a, PAGE)
+        self.door.name(0xffffff00)
+        # Children that have gone before are known no more either. The device tells of some in parts: only the last is answered.
+        for most in 4097, 1:
+            self.door.plain(most == 1)
+            before = self.door.counters()
+            self.door.go(READ, mr.rkey, a, 64)
+            self.door.wait(FAILED)
+            assert self.faults(before) <= most, f"{self.faults(before)} faults"
+        self.door.name(0)
+        assert self.door.read(mr.rkey, a, 64) == bytes(64)
+        mr.close()
+
+    def test_late_fault(self):
+        """A page fault names a child of an implicit MR that has gone meanwhile: the device asks again"""
+        if os.environ["SCHEME"] != "memory":
+            return  # There it names the implicit MR.
+        self.door.plain()
+        mr, a, libc = self.implicit_child(2)
+        before = self.door.counters()
+        self.door.write(mr.rkey, a, b"x" * 64)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        assert self.settle(before["mkeys_enabled"]) == before["mkeys_enabled"]
+        second = Door(sys.argv[1], 1)
+        # The driver knows the child no more than this one.
+        self.door.name(0xffffff00)
+        self.door.slow(PAGE_FAULT_RESUME, 100)
+        before = self.door.counters()
+        second.go(READ, mr.rkey, a + PAGE, 64)
+        while self.door.counters()["resumes"] == before["resumes"] and second.regs[STATUS // 4] == BUSY:
+            time.sleep(0.01)
+        self.door.name(0)
+        self.door.slow(PAGE_FAULT_RESUME, 0)
+        second.wait()
+        libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
+        mr.close()
+
+    def test_give_up(self):
+        """Of two pages the one goes whenever the other comes: the driver gives up, and the device asks again"""
+        self.door.plain()
+        n = 600
+        m, a = self.memory(n)
+        m[:] = os.urandom(n * PAGE)
+        mr = self.odp(a, n * PAGE)
+        pages = [HeldBack(a + p * PAGE) for p in (3, n - 1)]
+        for page in pages:
+            page.drop()
+        before = self.door.counters()
+        self.door.go(READ, mr.rkey, a, n * PAGE)
+        rounds = 0
+        while self.faults(before) < 2 and self.door.regs[STATUS // 4] == BUSY:
+            ready = select.select([page.uffd for page in pages], [], [], 0.01)[0]
+            for page, other in zip(pages, reversed(pages)):
+                if page.uffd in ready:
+                    rounds += 1
+                    page.read()
+                    other.drop()
+                    page.give()
+        for page in pages:
+            page.close()
+        self.door.wait()
+        print(f"# {rounds} rounds")
+        assert rounds > 100
+        assert self.door.counters()["resumes_with_error"] == before["resumes_with_error"]
+        assert self.door.read(mr.rkey, a + 4 * PAGE, PAGE) == m[4 * PAGE:5 * PAGE]
+        mr.close()
+
+    def test_rereg_pinned(self):
+        """The P2P flag means nothing to a pinned region, which keeps its mkey"""
+        m, a = self.memory(2)
+        change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
+        pinned = ODP & ~ibv_access_flags.IBV_ACCESS_ON_DEMAND
+        for old, new in (P2P, 0), (0, P2P), (P2P, P2P):
+            mr = MR(self.pd, 2 * PAGE, pinned | old, address=a)
+            key = mr.rkey
+            mr.rereg(change, access=pinned | new)
+            assert mr.rkey == key, (old, new)
+            self.door.write(mr.rkey, a, b"x" * 64)
+            mr.close()
+
     def test_relaxed(self):
         """A region that may reach PCI peers has no relaxed ordering, whoever asks for both, and when"""
         m, a = self.memory(2)
@@ -547,12 +673,80 @@ class Tests:
         assert self.faults(before) > 0
         mr.close()
 
+    def test_window(self):
+        """Through a memory window, which is a list of one piece of a region"""
+        n, rng = 16, random.Random(1)
+        for implicit in False, True:
+            link = Link(sys.argv[1], 0)
+            m, a = self.memory(n)
+            p, b = self.memory(n)
+            access = ODP | ibv_access_flags.IBV_ACCESS_MW_BIND
+            mr = MR(link.pd, access=access, length=0, implicit=True) if implicit else MR(link.pd, n * PAGE, access, address=a)
+            plain = link.region(b, n * PAGE, 0)
+            window = MW(link.pd, ibv_mw_type.IBV_MW_TYPE_1)
+            # The first page is not in it.
+            info = MWBindInfo(mr, a + PAGE, (n - 1) * PAGE,
+                              ibv_access_flags.IBV_ACCESS_REMOTE_READ | ibv_access_flags.IBV_ACCESS_REMOTE_WRITE)
+            link.qps[1].bind_mw(window, MWBind(info, ibv_send_flags.IBV_SEND_SIGNALED))
+            link.wait(1)
+            data = bytearray(n * PAGE)
+            before = self.door.counters()
+            for i in range(40):
+                at = rng.randrange(PAGE, n * PAGE - 8)
+                size = min(rng.randrange(8, 3 * PAGE), n * PAGE - at)
+                if i & 1:
+                    m.madvise(mmap.MADV_DONTNEED, at // PAGE * PAGE, PAGE)
+                    data[at // PAGE * PAGE:(at // PAGE + 1) * PAGE] = bytes(PAGE)
+                read = bool(i & 2)
+                if not read:
+                    p[at:at + size] = data[at:at + size] = rng.randbytes(size)
+                wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ if read else ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1,
+                            sg=[SGE(b + at, size, plain.lkey)], send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+                wr.set_wr_rdma(window.rkey, a + at)
+                link.qps[0].post_send(wr)
+                link.wait(1)
+                assert p[at:at + size] == data[at:at + size], (implicit, i, at, size)
+            assert self.faults(before) > 0
+            assert m[:] == data, implicit
+            wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ, num_sge=1, sg=[SGE(b, 64, plain.lkey)],
+                        send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+            wr.set_wr_rdma(window.rkey, a)
+            link.qps[0].post_send(wr)
+            assert self.completion(link) == ibv_wc_status.IBV_WC_REM_ACCESS_ERR
+            window.close()
+            mr.close()
+            plain.close()
+
     def test_prefetch(self):
         """In all flavours"""
         self.prefetches(lambda a, n: self.odp(a, n * PAGE))
 
     def test_prefetch_implicit(self):
         self.prefetches(lambda a, n: MR(self.pd, access=ODP, length=0, implicit=True))
+
+    def test_prefetch_read_only(self):
+        """Memory that the process may only read, by a region that may be written to"""
+        self.door.plain()
+        n = 4
+        m, a = self.memory(n)
+        m[:] = data = os.urandom(n * PAGE)
+        mr = self.odp(a, n * PAGE)
+        assert LIBC.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE), 1) == 0
+        self.pd.advise_mr(PREFETCH, FLUSH, [SGE(a, n * PAGE, mr.lkey)])
+        before = self.door.counters()
+        assert self.door.read(mr.rkey, a, n * PAGE) == data
+        assert self.faults(before) == 0, self.faults(before)
+        try:
+            self.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(a, n * PAGE, mr.lkey)])
+            raise AssertionError("prefetched to be written to")
+        except PyverbsError:
+            pass
+        self.door.write(mr.rkey, a, b"x" * 64, FAILED)
+        assert self.door.read(mr.rkey, a, n * PAGE) == data
+        assert LIBC.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE), 3) == 0
+        self.door.write(mr.rkey, a, b"x" * 64)
+        assert m[:] == b"x" * 64 + data[64:]
+        mr.close()
 
     def test_prefetch_dereg(self):
         """The region goes while it is prefetched"""

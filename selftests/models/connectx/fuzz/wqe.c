@@ -287,7 +287,8 @@ static u16 fill_wqe(struct rec *r, u8 *data)
 	static const u8 ops[] = {
 		MLX5_OPCODE_NOP,	MLX5_OPCODE_SEND,	    MLX5_OPCODE_SEND_IMM,
 		MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_WRITE_IMM, MLX5_OPCODE_RDMA_READ,
-		MLX5_OPCODE_ATOMIC_CS,	MLX5_OPCODE_ATOMIC_FA,	    MLX5_OPCODE_UMR
+		MLX5_OPCODE_ATOMIC_CS,	MLX5_OPCODE_ATOMIC_FA,	    MLX5_OPCODE_UMR,
+		MLX5_OPCODE_SEND_INVAL
 	};
 	u8 op = ops[rnd(ARRAY_SIZE(ops))], st = qps[(r->arg &= 15)].st;
 	struct mlx5_wqe_ctrl_seg ctrl = { .opmod_idx_opcode = cpu_to_be32(op),
@@ -326,7 +327,8 @@ static u16 fill_wqe(struct rec *r, u8 *data)
 			memcpy(data + at, &seg, sizeof(seg));
 			at += sizeof(seg);
 		}
-		if (op != MLX5_OPCODE_SEND && op != MLX5_OPCODE_SEND_IMM && op != MLX5_OPCODE_NOP) {
+		if (op != MLX5_OPCODE_SEND && op != MLX5_OPCODE_SEND_IMM &&
+		    op != MLX5_OPCODE_SEND_INVAL && op != MLX5_OPCODE_NOP) {
 			struct mlx5_wqe_raddr_seg raddr = { .raddr = cpu_to_be64(rnd(8) * 0xff8),
 							    .rkey = cpu_to_be32(KEY_MTT +
 										rnd(3) * 0x100) };

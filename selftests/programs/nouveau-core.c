@@ -175,6 +175,25 @@ TEST_F(hole, limit)
 	EXPECT_EQ(after.fatal_faults - before.fatal_faults, 0);
 }
 
+/*
+ * The memory of a large buffer is in several blocks, which may be adjacent. They are mapped one by
+ * one, and synced so: on a kernel with debug options dma-debug looks at that.
+ */
+TEST_F(hole, synced)
+{
+	struct drm_nouveau_gem_new n = {
+		.info = { .size = 2 * LARGE, .domain = NOUVEAU_GEM_DOMAIN_GART },
+	};
+	struct drm_nouveau_gem_cpu_prep prep = { .flags = NOUVEAU_GEM_CPU_PREP_WRITE };
+	struct drm_nouveau_gem_cpu_fini fini = {};
+
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_NEW, &n), 0);
+	prep.handle = n.info.handle;
+	EXPECT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_CPU_PREP, &prep), 0);
+	fini.handle = n.info.handle;
+	EXPECT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_CPU_FINI, &fini), 0);
+}
+
 /* A client chooses the offset into its buffer, too, and it may lead anywhere. */
 TEST_F(hole, offset)
 {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Build a kernel, its modules and the kernel selftests the guest runs.
+# Build a kernel, its modules, and the kernel selftests that the guest runs.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -10,24 +10,25 @@ usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
        kernel.sh core KERNEL...
        kernel.sh again KERNEL DIR FILE...
 
-build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp};
-nothing when source, configuration and compiler are those of the stamp. The whole
-log is in build/kernels/KERNEL.log. `unpatched` is built from build/base, the
-others from build/tree as it stands; with the guest's own modules,
-selftests/modules.
-core: only what `make` boots, bzImage and test_hmm. A later build goes on from there.
+build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}, with
+the drivers of selftests/modules. It builds nothing if source, configuration and
+compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
+source of the kernel "unpatched" is build/base. The source of the others is
+build/tree as it is, with changes that are not committed.
+core: builds only bzImage and test_hmm, which is all that `make` boots. A later
+"build" continues from there.
 again: for mutants.sh. The FILEs of the source tree (none: selftests/modules) were
-edited after the last build. DIR becomes a copy of build/kernels/KERNEL with only those
-parts built again that come from the FILEs: a module, bzImage or the selftests.
+edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
+the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
 END
 }
 
 # Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
 mm_programs=(hmm-tests)
 mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
-# Folders of tools/testing/selftests whose scripts the guest runs; those of rdma read the helpers in the other one.
+# Folders of tools/testing/selftests whose scripts the guest runs. The scripts of rdma source the helpers of the other one.
 script_folders=(rdma kselftest)
-# The modules of the core: those of selftests/suites/table/manifest.
+# The modules that "core" builds, the same as in selftests/suites/table/manifest.
 core_modules=(lib/test_hmm.ko)
 
 verb=${1:-}
@@ -51,16 +52,16 @@ again) [ $# -ge 3 ] || {
 esac
 shift
 
-# DEPEND: what a file includes is learnt from the compiler. To preprocess it twice makes a cold build a sixth longer.
+# DEPEND: ccache learns from the compiler which files are included. Preprocessing twice makes a cold build a sixth longer.
 export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
-# The same source is the same kernel, whoever builds it and when.
+# The same source gives the same kernel on each machine and at each time.
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 export LC_ALL=C
 
 job=
 tmp=
-# The build runs as a process group of its own, so that an interrupt leaves nothing of it behind.
+# The build is a process group of its own, so that an interrupt ends all of it.
 stop() {
 	trap '' INT TERM
 	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
@@ -71,12 +72,12 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# kmake ARG...: make in $src for $out, into $log; a line of progress now and then.
+# kmake ARG...: run make in $src for $out. The output goes to $log, and a line of progress is printed now and then.
 kmake() {
 	local seconds=0 objects rc=0
 	set -m
-	# No make outlives this script: it would hold the locks. The O= directory is a direct child of the source tree and
-	# named relatively: then kbuild itself uses relative paths, and ccache hits from whatever folder.
+	# --pdeathsig: a make that outlives this script would hold the locks. O= is a relative path, a child of the source tree.
+	# kbuild then uses relative paths, and ccache hits in whatever folder the tree is.
 	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!
@@ -97,7 +98,7 @@ kmake() {
 	}
 }
 
-# lock FD FILE: until the descriptor is closed
+# lock FD FILE: take the lock, and hold it until FD is closed
 lock() {
 	eval "exec $1>\"\$2\""
 	flock -n "$1" || {
@@ -106,7 +107,7 @@ lock() {
 	}
 }
 
-# What the result depends on. The tree's own id, not its commit's: an amended message builds nothing.
+# Everything that the result depends on. It has the id of the tree, not of the commit, so a new commit message builds nothing.
 stamp() {
 	printf 'tree %s\n' "$(kgit "$src" rev-parse 'HEAD^{tree}')"
 	printf 'edits %s\n' "$({
@@ -118,7 +119,7 @@ stamp() {
 	printf 'recipe %s\n' "$(sha256sum "$TOP/scripts/kernel.sh" | cut -c 1-16)"
 }
 
-# up_to_date: sets want, too
+# up_to_date: is the kernel as it should be? Also sets want.
 up_to_date() {
 	local have
 	"$TOP/scripts/config.sh" "$kernel" "$src" "$out" || exit
@@ -132,7 +133,7 @@ up_to_date() {
 	step "$kernel: up to date"
 }
 
-# paths KERNEL
+# paths KERNEL: set the variables for its folders
 paths() {
 	kernel=$1
 	src=$BUILD/tree
@@ -144,10 +145,10 @@ paths() {
 	export CCACHE_BASEDIR=$src
 }
 
-# make_kernel KERNEL: all of it, or the core (see usage).
+# make_kernel KERNEL: build all of it, or the core (see usage)
 make_kernel() {
 	paths "$1"
-	# Who needs no build does not wait for that of another kernel, nor for one that waits for it.
+	# If nothing has to be built, do not wait for the build of another kernel.
 	lock 7 "$BUILD/kernels/.$kernel.lock"
 	! up_to_date || return 0
 	exec 7>&-
@@ -163,7 +164,7 @@ make_kernel() {
 	if [ "$verb" = core ]; then
 		kmake bzImage
 		kmake "${core_modules[@]}"
-		# What modules_install goes by.
+		# modules_install reads this file.
 		printf '%s\n' "${core_modules[@]/%.ko/.o}" >"$out/modules.order"
 	else
 		kmake bzImage modules
@@ -175,7 +176,7 @@ make_kernel() {
 	chmod 755 "$tmp"
 	kmake INSTALL_MOD_PATH="$tmp/modules" INSTALL_MOD_STRIP=1 modules_install
 	rm -f "$tmp"/modules/lib/modules/*/build
-	# Or the rest of the build, later, would take these for its own.
+	# A later full build would take these files for its own.
 	[ "$verb" != core ] || rm "$out/modules.order" "$out/Module.symvers"
 	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
 	cp "$out/.config" "$tmp/config"
@@ -196,7 +197,7 @@ make_kernel() {
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
 }
 
-# modules_of OBJECT: those that it is part of; none: it is part of bzImage
+# modules_of OBJECT: the modules that contain it. An object of no module is part of bzImage.
 modules_of() {
 	local dir=$1
 	while [[ $dir == */* ]]; do
@@ -205,7 +206,7 @@ modules_of() {
 	done
 }
 
-# again DIR FILE...: see usage. What make built before for another edit is left out: only what it builds now is copied.
+# again DIR FILE...: see usage. Only files that make builds now are copied. Files that it built for an earlier edit are not.
 again() {
 	local to=$1 file found ko whole='' image='' programs='' modules=()
 	shift
@@ -234,7 +235,7 @@ again() {
 	else
 		[ -z "$image" ] || kmake bzImage
 		if [ ${#modules[@]} -gt 0 ]; then
-			# Of these modules only: for make, the others and their symbols are then unknown.
+			# make writes these two files for the named modules only. Restore those for all modules.
 			cp -p "$out/modules.order" "$out/Module.symvers" "$tmp"
 			kmake KBUILD_MODPOST_WARN=1 "${modules[@]}"
 			mv "$tmp/modules.order" "$tmp/Module.symvers" "$out"
@@ -267,17 +268,17 @@ guest_modules() {
 	} | sha256sum | cut -c 1-16)
 	[ "$id" != "$(cat "$dest/guest-modules.stamp" 2>/dev/null)" ] || return 0
 	step "$kernel: building selftests/modules"
-	# Out of the tree, kbuild does not notice another configuration.
+	# For modules outside the tree, kbuild does not notice a changed configuration.
 	rm -rf "$BUILD/modules/$kernel"
 	kmake M="$sources" MO="$BUILD/modules/$kernel" modules
 	kmake M="$sources" MO="$BUILD/modules/$kernel" INSTALL_MOD_PATH="$dest/modules" INSTALL_MOD_STRIP=1 modules_install
 	echo "$id" >"$dest/guest-modules.stamp"
 }
 
-# Static, for the guest has no C library. The programs are always built anew: their rules do not know every header.
+# Linked statically, because the guest has no C library. Always built anew, because their make rules do not list all headers.
 selftests() {
 	local mm=$src/tools/testing/selftests/mm work=$out/kselftest-mm p
-	# The harness ends a test after 30 s, on any machine.
+	# The harness ends a test after 30 s, also on a slow machine. slow.c multiplies this limit.
 	local harness="-Wl,--wrap=poll $TOP/selftests/programs/lib/slow.c"
 	kmake headers
 	rm -rf "$work"
@@ -292,7 +293,7 @@ selftests() {
 	done
 	# shellcheck disable=SC2068 # patterns
 	(cd "$mm" && install ${mm_files[@]} "$tmp/kselftest/mm")
-	# For run_kselftest.sh: of the list that an installation has, the tests that are here.
+	# The list for run_kselftest.sh, with only those tests that are installed here.
 	{
 		make -s --no-print-directory -C "$mm" OUTPUT="$work" COLLECTION=mm emit_tests >"$work/list" 2>>"$log" </dev/null &&
 			(cd "$tmp/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$tmp/kselftest/kselftest-list.txt"

@@ -27,23 +27,23 @@ says what is broken. The header lines are
   Survives: WHY                      in place of Killed-by: the proof that no test can
                                      notice
 
-All runs of a mutant have the same kernel; the first one that kills it is the last. A
-run should name the tests that must notice: the others take time.
+All runs of a mutant use the same kernel. After a run that kills the mutant, the others
+are left out. A run should name the tests that must notice, because other tests only
+take time.
 
-The mutants are built in build/mutants, a clone of build/tree with its own kernels: of
-each only the module, or the image, of the files that it breaks. The next one is built
-while a guest tests this one. First, the unmutated kernel has to pass all tests that the
-runs name; those of the same topology share a guest. Results are in
-results/mutants/NAME. A run that reaches a time limit is repeated once with double
-limits, unless the line Hangs says that it may.
+The mutants are built in build/mutants, a clone of build/tree with its own kernels. For
+each mutant only the module or the image with the broken files is built, while a guest
+tests the mutant before it. First, the unmutated kernel has to pass all tests that the
+runs name. Runs on the same topology share a guest. Results are in results/mutants/NAME.
+A run that reaches a time limit is repeated once with double limits, unless the mutant
+has a line Hangs.
 
 You may stop the script at any time. It continues where it stopped, because verdicts
 are kept in selftests/mutants/verdicts (commit them). A mutant is repeated with FRESH=1,
-or if one of these has changed: the mutant, the files that it breaks, or the tests that
-its runs name: the program run of the suite, the other programs of the suite or of
-selftests/programs named in a run, and what these start. Other changes, of the rest of
-the patches, of models or of scripts, do not count. The last line is "N passed, N
-failed, N skipped" for all mutants.
+or if one of these has changed: the mutant, the files that it breaks, the program run of
+its suite, the programs of the suite and of selftests/programs that its runs name, and
+the programs that those start. Changes of the other patches, of models and of scripts do
+not count. The last line is "N passed, N failed, N skipped" for all mutants.
 
 exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
 does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
@@ -63,7 +63,7 @@ esac
 mutants=$TOP/selftests/mutants
 results=$TOP/results/mutants
 upstream=$BUILD/tree
-# Below here vm.sh and kernel.sh find what they look for in BUILD.
+# From here on vm.sh and kernel.sh use this BUILD.
 work=$BUILD/mutants
 tree=$work/tree
 
@@ -78,7 +78,7 @@ done
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
 step "mutants: ${#names[@]}, in ${work#"$TOP/"}"
 
-# header NAME KEY: what the lines of this key say
+# header NAME KEY: the values of all header lines with this key
 header() { sed -n "/^--- /q; s/^$2: *//p" "$mutants/$1.patch"; }
 
 suite_of() {
@@ -87,7 +87,7 @@ suite_of() {
 	echo "${suite:-hmm}"
 }
 
-# All that can be wrong with the data, before anything is built.
+# Check the mutants before anything is built.
 subjects=$(kgit "$upstream" log --notes=series --format='%N %s' base..HEAD | awk '
 	NF == 1 { series = $1 } NF > 1 { sub(/^ /, ""); print (series == "" ? "?" : series) " " $0; series = "" }')
 for name in "${names[@]}"; do
@@ -117,14 +117,14 @@ for name in "${names[@]}"; do
 	done < <(header "$name" Run)
 done
 
-# They outlive build/ and results/, and those of mutants this machine.
+# Verdicts outlive build/ and results/. Those of mutants are committed.
 verdicts=$mutants/verdicts
 unmutated=$CACHE/mutants
 touch "$verdicts"
 mkdir -p "$work" "$results" "$unmutated"
 exec 8>"$work/lock"
 flock -n 8 || die "$work is in use by another mutants.sh"
-# What one that was killed had no time to remove.
+# Leftovers of a script that was killed.
 rm -rf "$work"/.mutants.sh.*
 
 scratch "$work"
@@ -135,7 +135,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# The series as it is committed in build/tree. Files that stay the same keep their time, so make builds no more than it must.
+# The series as it is committed in build/tree. Unchanged files keep their time stamps, so that make builds only what it must.
 if [ ! -d "$tree/.git" ]; then
 	need_space "$BUILD" 4
 	kgit "$BUILD" clone -q --template= --no-checkout --shared "$upstream" "$tmp/tree"
@@ -155,12 +155,13 @@ unmutate() {
 	kgit "$tree" reset -q --hard
 	rm -rf "$modules"
 	mkdir -p "${modules%/*}"
-	# With a new time: make would take what was built of a mutant for newer.
+	# With a new time stamp. Otherwise make would take the object of the mutant for newer.
 	cp -r "$TOP/selftests/modules" "$modules"
 }
 unmutate
 
-# The guests find in their own BUILD one kernel, and the headers of the series: the tree is being edited for the next mutant.
+# The guests have a BUILD of their own, with one kernel and the headers of the series, because the tree is edited for the next
+# mutant meanwhile.
 guest=$work/guest
 headers=$(kgit "$tree" rev-parse 'HEAD^{tree}')
 [ "$headers" = "$(cat "$guest/tree/id" 2>/dev/null)" ] || {
@@ -188,8 +189,8 @@ run_tests() {
 
 run_dir() { echo "$1/${*:2}" | tr ' ' -; }
 
-# tests_of SUITE ARGUMENT...: the programs that these arguments name, and what they start, as /suites/SUITE/NAME, /programs/NAME or
-# /kselftest/mm/NAME, or with /guest/kunit. Files of the tree begin with tree/.
+# tests_of SUITE ARGUMENT...: list the programs that these arguments name, and the programs that those start as
+# /suites/SUITE/NAME, /programs/NAME, /kselftest/mm/NAME or by /guest/kunit. Files of the kernel tree begin with tree/.
 tests_of() {
 	local dir=selftests/suites/$1 name file n=0 names=() found=("selftests/suites/$1/run")
 	mapfile -t names < <(tr -s ' :,' '\n' <<<"${*:2}" | sed "s,.*,$dir/&\nselftests/programs/&,")
@@ -211,8 +212,8 @@ tests_of() {
 	printf '%s\n' "${found[@]}"
 }
 
-# inputs_id SUITE: of what the verdict on the standard input depends on (see usage), a mutant or a line
-# "KERNEL TOPOLOGY ARGUMENTS". For the unmutated kernel it is all of the series and of the guest.
+# inputs_id SUITE: a hash of everything on which a verdict depends (see usage). The standard input is a mutant, or a line
+# "KERNEL TOPOLOGY ARGUMENTS" for the unmutated kernel. Its verdict depends on the whole series and the whole guest.
 inputs_id() {
 	local input file paths=() words=()
 	input=$(cat)
@@ -229,14 +230,14 @@ inputs_id() {
 			paths=(selftests/{guest,modules,programs} kernel-config "selftests/suites/$1")
 		fi
 		for file in "${paths[@]}"; do
-			# What is in no tree is a file of selftests/modules.
+			# A file that is not in the kernel tree is one of selftests/modules.
 			git -C "$tree" rev-parse -q --verify "HEAD:${file#tree/}" || (cd "$TOP" && find "${file#tree/}" -type f -print0 |
 				LC_ALL=C sort -z | xargs -0 sha256sum)
 		done
 	} | sha256sum | cut -c -16
 }
 
-# keep NAME ID SUITE VERDICT: on the mutant on the standard input, unless somebody edited what ID stands for
+# keep NAME ID SUITE VERDICT: record the verdict on the mutant on the standard input, unless the inputs of ID changed meanwhile
 keep() {
 	[ "$(inputs_id "$3")" = "$2" ] || return 0
 	{
@@ -246,7 +247,7 @@ keep() {
 	cp "$tmp/verdicts" "$verdicts"
 }
 
-# kept NAME ID: that verdict, if there is one and it need not be made again
+# kept NAME ID: that verdict, if there is one and FRESH is not set
 kept() { [ -z "${FRESH:-}" ] && sed -n "s/^$1 $2 //p" "$verdicts" | grep .; }
 
 declare -A before=()
@@ -262,8 +263,8 @@ step "mutants: ${#before[@]} done before, ${#todo[@]} to do"
 
 kernel_of() { header "$1" Run | sed 's/ .*//; q'; }
 
-# join_runs: of lines SUITE KERNEL TOPOLOGY ARGUMENTS, those that differ only in the tests that they name, -t TEST or PART:TEST,...,
-# are one: with all of them
+# join_runs: join lines SUITE KERNEL TOPOLOGY ARGUMENTS that differ only in the tests that they name (-t TEST or PART:TEST,...)
+# to one line with all of these tests
 join_runs() {
 	awk '{
 		key = $1; last = $NF; tests = ""; part = ""
@@ -283,7 +284,7 @@ join_runs() {
 	} END { for (i = 1; i <= n; i++) print order[i] all[order[i]] }'
 }
 
-# unmutated_passes KERNEL: what its mutants are compared with
+# unmutated_passes KERNEL: build the kernel without mutants. It has to pass all runs of its mutants.
 unmutated_passes() {
 	local run id words n=0 dir began runs=()
 	mapfile -t runs < <(for name in "${todo[@]}"; do
@@ -307,11 +308,11 @@ unmutated_passes() {
 		touch "$unmutated/$id"
 		step "unmutated $1 $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 	done
-	# Limits of time go by its boot, or each mutant would get those of a kernel that never booted.
+	# Time limits depend on the boot time, which mutants take from this kernel.
 	[ ! -f "$guest/kernels/$1/boot" ] || cp "$guest/kernels/$1/boot" "$work/kernels/$1/boot"
 }
 
-# some WORD...: the first few of many
+# some WORD...: only the first few
 some() {
 	printf '%s' "$1"
 	shift
@@ -319,7 +320,7 @@ some() {
 	[ $# -eq 0 ] || printf ', %s' "$@"
 }
 
-# build_mutant NAME: its kernel becomes $work/next; what is wrong with it, $work/wrong
+# build_mutant NAME: build its kernel to $work/next. If that fails, the reason is in $work/wrong.
 build_mutant() {
 	local where=$tree files=()
 	rm -rf "$work/next" "$work/wrong"
@@ -329,7 +330,7 @@ build_mutant() {
 	else
 		mapfile -t files < <(sed -n 's,^+++ b/,,p' "$mutants/$1.patch")
 	fi
-	# The ceiling: what is not in build/mutants/tree is in no git tree.
+	# The ceiling: git must not find another repository above build/mutants/tree.
 	if ! GIT_CEILING_DIRECTORIES=$BUILD kgit "$where" apply "$mutants/$1.patch"; then
 		echo "DOES NOT APPLY to ${where#"$TOP/"}" >"$work/wrong"
 	elif ! build again "$(kernel_of "$1")" "$work/next" "${files[@]}"; then
@@ -337,7 +338,7 @@ build_mutant() {
 	fi
 }
 
-# begin_build NAME: beside the test of another
+# begin_build NAME: start the build in the background, while another mutant is tested
 declare -A ids=()
 begin_build() {
 	ids[$1]=$(inputs_id "$(suite_of "$1")" <"$mutants/$1.patch")
@@ -347,7 +348,7 @@ begin_build() {
 	set +m
 }
 
-# test_mutant NAME NEXT: begins with the build of NEXT; sets verdict, and result to ok or not ok
+# test_mutant NAME NEXT: start the build of NEXT, then test NAME. Sets verdict, and result to ok or not ok.
 test_mutant() {
 	local name=$1 expected test seen='' by='' rest='' run dir suite id rc hangs
 	result='not ok' verdict=''
@@ -357,7 +358,7 @@ test_mutant() {
 	[ -n "$verdict" ] || {
 		rm -rf "$guest/kernels/$(kernel_of "$name")"
 		mv "$work/next" "$guest/kernels/$(kernel_of "$name")"
-		# As large as its modules, each.
+		# Each archive is as large as the modules of its kernel.
 		rm -f "$guest"/initramfs/*.cpio
 	}
 	[ -z "$2" ] || begin_build "$2"
@@ -376,7 +377,7 @@ test_mutant() {
 		# shellcheck disable=SC2086
 		run_tests "$dir" $run || rc=$?
 		if [ $rc -eq "$EX_TIMEOUT" ] && [ -z "$hangs" ]; then
-			# A busy machine reaches a limit, too.
+			# A busy machine reaches time limits, too.
 			rc=0
 			# shellcheck disable=SC2086
 			SLOWDOWN=$((2 * ${SLOWDOWN:-1})) run_tests "$dir" $run || rc=$?
@@ -423,7 +424,7 @@ for name in "${names[@]}"; do
 	report "$name"
 	[ "$result" = ok ] || step "$n/${#names[@]}, before: $name: ${before[$name]#*: }"
 done
-# A kernel at a time. Most take the first of the list.
+# One kernel after the other. Most mutants use the first one.
 began=$(date +%s)
 while read -r kernel; do
 	batch=()

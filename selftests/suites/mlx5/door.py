@@ -323,7 +323,7 @@ class Tests:
 
     def settle(self, want):
         """mkeys in use, once they are as many as that, or after a while"""
-        end = limit(60)
+        end = limit(20)
         while True:
             n = self.door.counters()["mkeys_enabled"]
             if n == want or time.monotonic() > end:

@@ -2,7 +2,8 @@
 /*
  * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all
  * importers and exporters open, named as BENCH says, and a function for each call. Exporters are
- * the mirrors of test_hmm that have a PCI BAR.
+ * the mirrors of test_hmm that have a PCI BAR; or, with BENCH_EXPORTER=nouveau, the model of a
+ * GP100 (selftests/models/pascal) is the only one.
  *
  * The environment: EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory;
  * BENCH_DEVICE if absent HMM_P2P_VERDICT  what is to be expected of each exporter in this topology:
@@ -20,7 +21,13 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <time.h>
+
+/* It has a fill() of its own. */
+#define fill nouveau_fill
+#include "nouveau.h"
+#undef fill
 
 #include "edu_hmm_uapi.h"
 #include "test_hmm_uapi.h"
@@ -41,8 +48,9 @@ BENCH_FIXTURE(FIXTURE)
 	int imp[IMPORTERS];
 	int nimp;
 	int exp[EXPORTERS];
-	char bdf[EXPORTERS][32];
+	char bdf[EXPORTERS][BDF_SIZE];
 	char *bar[EXPORTERS];
+	size_t bar_size[EXPORTERS];
 	int how[EXPORTERS];		/* enum edu_hmm_how that the topology demands */
 	int nexp;
 	bool data;			/* bytes arrive */
@@ -119,10 +127,25 @@ static inline int open_importer(int n)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
+/* The GPU, if that is the exporter. */
+static struct gpu bench_gpu;
+
+static inline bool bench_nouveau(void)
+{
+	return getenv("BENCH_EXPORTER");
+}
+
 static inline int open_exporter(int n)
 {
 	char path[32];
 
+	if (bench_nouveau()) {
+		/* A child has the hole of its parent, but the GPU mirrors one process. */
+		munmap(HOLE, HOLE_SIZE);
+		if (!n && !open_gpu(&bench_gpu))
+			return -1;
+		return n ? open("/dev/null", O_RDWR | O_CLOEXEC) : bench_gpu.drm;
+	}
 	snprintf(path, sizeof(path), "/dev/hmm_dmirror%d", n);
 	return open(path, O_RDWR | O_CLOEXEC);
 }
@@ -182,17 +205,67 @@ static inline struct edu_hmm_stats edu_stats(int fd)
 	return s;
 }
 
+/* What nouveau has reserved of BAR 1 for peers; what of this process is in VRAM; what has left it. */
+static inline struct hmm_dmirror_p2p_stats nouveau_stats(void)
+{
+	struct hmm_dmirror_p2p_stats s = {
+		.bar_pages = p2pmem("size") / PAGE,
+		.migrated = stats(bench_gpu.door).moved_out / PAGE,
+		.bound = true,
+	};
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long from, to;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx rw", &from, &to) == 2 && from < 1UL << 47)
+			s.bar_live += pages_in_vram((void *)from, (to - from) / PAGE);
+	if (f)
+		fclose(f);
+	return s;
+}
+
 static inline struct hmm_dmirror_p2p_stats exp_stats(int fd)
 {
 	struct hmm_dmirror_p2p_stats s = {};
 
+	if (bench_nouveau())
+		return fd == bench_gpu.drm ? nouveau_stats() : s;
 	call(fd, HMM_DMIRROR_P2P_STATS, &s);
 	return s;
+}
+
+/* The same by nouveau. A shader reads and writes words. */
+static inline long nouveau_mirror(unsigned long request, char *addr, char *buf, uint64_t npages)
+{
+	uint32_t *words = (uint32_t *)buf;
+
+	if (request == HMM_DMIRROR_MIGRATE_TO_DEV) {
+		if (to_vram(bench_gpu.drm, addr, npages * PAGE))
+			return -errno;
+		if (npages == 1)
+			nouveau_mirror(HMM_DMIRROR_READ, addr, buf, 1);
+		return pages_in_vram(addr, npages);
+	}
+	for (uint64_t p = 0; p < npages; p++, addr += PAGE, words += PAGE / 4) {
+		bool store = request == HMM_DMIRROR_WRITE;
+
+		for (size_t k = 0; store && k < PAGE / 4; k++)
+			put(bench_gpu.door, DOOR_DATA + 4 * k, words[k]);
+		if (gpu(&bench_gpu, store ? DOOR_STORE : DOOR_LOAD, addr, PAGE) != DOOR_DONE)
+			return -EFAULT;
+		for (size_t k = 0; !store && k < PAGE / 4; k++)
+			words[k] = door_word(&bench_gpu, k);
+	}
+	return npages;
 }
 
 /* A command of test_hmm. Return: the number of pages it did, or an errno. */
 static inline long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
 {
+	if (bench_nouveau())
+		return nouveau_mirror(request, addr, buf, npages);
+
 	struct hmm_dmirror_cmd cmd = { .addr = (uintptr_t)addr,
 				       .ptr = (uintptr_t)buf,
 				       .npages = npages };
@@ -238,16 +311,34 @@ static inline bool reachable(int how)
 	return how == EDU_HMM_BUS || how == EDU_HMM_BRIDGE;
 }
 
+static inline bool map_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
+{
+	char path[128];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource%d", self->bdf[n],
+		 bench_nouveau() ? 1 : 2);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		return false;
+	self->bar_size[n] = st.st_size;
+	self->bar[n] = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	return self->bar[n] != MAP_FAILED;
+}
+
 /*
  * Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers.
  */
 static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 {
-	char names[128] = "", path[128];
+	char names[128] = "";
 	char *name = names;
 	FILE *f;
-	int fd;
 
+	if (bench_nouveau())
+		return gpu_bdf(self->bdf[n]) && map_bar(self, n);
 	f = fopen("/sys/module/test_hmm/parameters/p2p_exporter", "r");
 	if (!f || !fgets(names, sizeof(names), f))
 		return false;
@@ -256,14 +347,7 @@ static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 		name = strchr(name, ',') ? strchr(name, ',') + 1 : NULL;
 	if (!name || sscanf(name, "%31[^/]", self->bdf[n]) != 1)
 		return false;
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource2", self->bdf[n]);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	self->bar[n] = mmap(NULL, exp_stats(self->exp[n]).bar_pages * PAGE, PROT_READ | PROT_WRITE,
-			    MAP_SHARED, fd, 0);
-	close(fd);
-	return self->bar[n] != MAP_FAILED;
+	return map_bar(self, n);
 }
 
 /* The place in a BAR that an alias stands for. */
@@ -275,10 +359,12 @@ static inline char *bar_page(BENCH_FIXTURE(FIXTURE_DATA) *self, int n, uint64_t 
 
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", self->bdf[n]);
 	f = fopen(path, "r");
-	if (!f || fscanf(f, "%*x %*x %*x %*x %*x %*x %llx", &start) != 1)
+	if (f && !bench_nouveau())
+		fscanf(f, "%*x %*x %*x");
+	if (!f || fscanf(f, "%*x %*x %*x %llx", &start) != 1)
 		return NULL;
 	fclose(f);
-	if (phys < start || phys - start >= exp_stats(self->exp[n]).bar_pages * PAGE)
+	if (phys < start || phys - start >= self->bar_size[n])
 		return NULL;
 	return self->bar[n] + (phys - start);
 }

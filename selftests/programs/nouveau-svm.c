@@ -313,7 +313,7 @@ TEST_F(svm, burst)
 	struct stats before = stats(g->door), after;
 
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES / 2 * PAGE), 0);
-	put(g->door, DOOR_TWICE, 1);
+	put(g->door, DOOR_AGAIN, 1);
 	put(g->door, DOOR_SLOW, 20);
 	for (int i = 0; i < DOOR_CLIENTS; i++) {
 		client[i] = *g;
@@ -325,7 +325,7 @@ TEST_F(svm, burst)
 	}
 	for (int i = 0; i < DOOR_CLIENTS; i++)
 		EXPECT_EQ(finish(&client[i]), DOOR_DONE);
-	put(g->door, DOOR_TWICE, 0);
+	put(g->door, DOOR_AGAIN, 0);
 	put(g->door, DOOR_SLOW, 0);
 	after = stats(g->door);
 	EXPECT_GE(after.faults - before.faults, DOOR_CLIENTS);
@@ -818,7 +818,7 @@ TEST_F(svm, no_huge_page)
 FIXTURE(unbind)
 {
 	struct gpu gpu;
-	char bdf[32];
+	char bdf[BDF_SIZE];
 	char *huge;
 };
 
@@ -837,23 +837,12 @@ static bool driver(FIXTURE_DATA(unbind) *self, const char *verb)
 	return n;
 }
 
-static bool find(FIXTURE_DATA(unbind) *self)
-{
-	glob_t found;
-
-	if (glob("/sys/bus/pci/drivers/nouveau/0*", 0, NULL, &found))
-		return false;
-	strcpy(self->bdf, strrchr(found.gl_pathv[0], '/') + 1);
-	globfree(&found);
-	return true;
-}
-
 FIXTURE_SETUP(unbind)
 {
 	struct gpu *g = &self->gpu;
 
 	ASSERT_TRUE(open_gpu(g));
-	ASSERT_TRUE(find(self));
+	ASSERT_TRUE(gpu_bdf(self->bdf));
 	self->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(self->huge, MAP_FAILED);
 	fill(self->huge, HUGE, 2);
@@ -1041,7 +1030,7 @@ FIXTURE(sleep)
 static void stay_awake(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
 {
 	ASSERT_TRUE(open_gpu(&on->gpu));
-	ASSERT_TRUE(find(on));
+	ASSERT_TRUE(gpu_bdf(on->bdf));
 	ASSERT_TRUE(set(on, POWER "control", "on"));
 	on->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(on->huge, MAP_FAILED);
@@ -1160,26 +1149,6 @@ TEST_F_TIMEOUT(sleepless, device, 200)
 /* ---- a peer: the edu device, whose driver asks for aliases of device memory ---- */
 
 #define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */
-
-/* "size": what the driver has reserved, of a BAR 1 that may be too small; "available" to others. */
-static size_t p2pmem(const char *what)
-{
-	size_t size = ~0UL;
-	char path[64];
-	glob_t found;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/nouveau/0*/p2pmem/%s", what);
-	if (glob(path, 0, NULL, &found))
-		return size;
-	f = fopen(found.gl_pathv[0], "r");
-	globfree(&found);
-	if (!f || fscanf(f, "%zu", &size) != 1)
-		size = ~0UL;
-	if (f)
-		fclose(f);
-	return size;
-}
 
 /* The driver takes nothing of BAR 1 for peers unless it is told to. */
 TEST_F(svm, no_aperture)
@@ -1308,7 +1277,7 @@ TEST_F(peer, unbind)
 	FIXTURE_DATA(unbind) driver_of = { .gpu = *g };
 	uint32_t buf[128];
 
-	ASSERT_TRUE(find(&driver_of));
+	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
 	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(edu_fault(self, g->mem, NPAGES * PAGE), 0);
@@ -1334,7 +1303,7 @@ TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 
 	ASSERT_NE(huge, MAP_FAILED);
 	fill(huge, HUGE, 2);
-	ASSERT_TRUE(find(&driver_of));
+	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
 	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < 2; i++) {
 		ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
@@ -1378,23 +1347,33 @@ TEST_F(peer, handed_out_again)
  * More blocks than there are windows in BAR 1: what gets none migrates, and none is wrong. When a
  * block is given up, its window serves another.
  */
-TEST_F(peer, windows)
+TEST_F_TIMEOUT(peer, windows, 120)
 {
-	char *mem = map(BLOCKS * HUGE, MADV_HUGEPAGE);
-	size_t n = BLOCKS * HUGE / PAGE, there;
+	size_t size = BLOCKS * HUGE, n = size / PAGE, rounds = self->aperture / size + 1, left, there;
+	char *mem = map(rounds * size, MADV_HUGEPAGE);
 
 	ASSERT_NE(mem, MAP_FAILED);
-	fill(mem, BLOCKS * HUGE, 8);
-	ASSERT_EQ(edu_register(self, mem, BLOCKS * HUGE), 0);
-	ASSERT_EQ(to_vram(self->gpu.drm, mem, BLOCKS * HUGE), 0);
-	ASSERT_EQ(edu_fault(self, mem, BLOCKS * HUGE), 0);
-	there = pages_as(self, mem, n, self->reached);
-	EXPECT_EQ(there, self->aperture < BLOCKS * HUGE ? self->aperture / PAGE : n);
-	EXPECT_EQ(there + pages_as(self, mem, n, EDU_HMM_RAM), n);
-	EXPECT_EQ(pages_in_vram(mem, n), there);
-	EXPECT_EQ(wrong(mem, BLOCKS * HUGE, 8), 0);
+	/* The peer sees one part after the other. A block keeps its window as long as it is in use. */
+	for (size_t r = 0; r < rounds; r++) {
+		char *part = mem + r * size;
+
+		for (int i = 0; i < BLOCKS; i++)
+			fill(part + i * HUGE, PAGE, 8);
+		close(self->edu);
+		self->edu = open("/dev/edu_hmm0", O_RDWR);
+		ASSERT_EQ(edu_register(self, part, size), 0);
+		ASSERT_EQ(to_vram(self->gpu.drm, part, size), 0);
+		ASSERT_EQ(edu_fault(self, part, size), 0);
+		there = pages_as(self, part, n, self->reached);
+		left = self->aperture / PAGE - r * n;
+		EXPECT_EQ(there, left < n ? left : n);
+		EXPECT_EQ(there + pages_as(self, part, n, EDU_HMM_RAM), n);
+		EXPECT_EQ(pages_in_vram(part, n), there);
+	}
+	for (size_t i = 0; i < rounds * BLOCKS; i++)
+		EXPECT_EQ(wrong(mem + i * HUGE, PAGE, 8), 0);
 	for (int i = 0; i < BLOCKS; i++) {
-		char *block = mem + i * HUGE;
+		char *block = mem + (rounds - 1) * size + i * HUGE;
 
 		ASSERT_EQ(to_vram(self->gpu.drm, block, HUGE), 0);
 		ASSERT_EQ(edu_fault(self, block, HUGE), 0);

@@ -129,22 +129,36 @@ static inline size_t wrong(const void *mem, size_t size, unsigned int seed)
 	return n;
 }
 
-/* Of n pages, as many as are swap entries that are in no swap: device-private. */
+/* What the process has of n pages. */
+static inline bool pagemap(uint64_t va, size_t n, uint64_t *e)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	bool good = pread(fd, e, n * sizeof(*e), va / PAGE * sizeof(*e)) ==
+		    (ssize_t)(n * sizeof(*e));
+
+	close(fd);
+	return good;
+}
+
+/* A swap entry that is in no swap. */
+static inline bool device_private(uint64_t e)
+{
+	return e >> 62 == 1;
+}
+
+/* Of n pages, as many as are device-private. */
 static inline size_t pages_in_vram(const void *mem, size_t n)
 {
 	size_t there = 0, k = 0;
 	uint64_t e[512];
-	int fd = open("/proc/self/pagemap", O_RDONLY);
 
 	for (size_t i = 0; i < n; i += k) {
 		k = n - i < ARRAY_SIZE(e) ? n - i : ARRAY_SIZE(e);
-		if (pread(fd, e, k * sizeof(*e), ((uintptr_t)mem / PAGE + i) * sizeof(*e)) !=
-		    (ssize_t)(k * sizeof(*e)))
+		if (!pagemap((uintptr_t)mem + i * PAGE, k, e))
 			break;
 		for (size_t j = 0; j < k; j++)
-			there += e[j] >> 62 == 1;
+			there += device_private(e[j]);
 	}
-	close(fd);
 	return there;
 }
 
@@ -187,6 +201,108 @@ static inline uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
 		return ~0U;
 	*addr = get(self->door, DOOR_ADDR) | (uint64_t)get(self->door, DOOR_ADDR + 4) << 32;
 	return get(self->door, DOOR_FLAGS);
+}
+
+#define MAPPINGS	4096		/* as many are compared */
+#define SPAN		(128UL << 20)	/* chunks of device memory begin at a multiple of this */
+
+struct span {
+	uint64_t n, distance;
+};
+
+/* Does this page of the GPU's page tables differ from the entry that the process has? */
+static inline bool differs(uint64_t e, uint32_t flags, uint64_t addr, struct span *span)
+{
+	uint64_t pfn = e >> 63 ? e & ((1UL << 55) - 1) : e << 9 >> 14;
+	int i;
+
+	if (flags & DOOR_SYSTEM) {
+		/* Present, or an entry for atomic access of the GPU. An IOMMU has other addresses. */
+		if (!(e >> 62) || (access("/sys/class/iommu/dmar0", F_OK) && pfn != addr / PAGE))
+			return true;
+		/* Only what no other process has can be written. */
+		return e >> 63 && !(flags & DOOR_READ_ONLY) && !(e >> 56 & 1);
+	}
+	if (!device_private(e))
+		return true;
+	/* How far VRAM is from the frames of a chunk is the same for all of them. */
+	for (i = 0; i < 31 && span[i].n && span[i].n != pfn * PAGE / SPAN; i++)
+		;
+	if (!span[i].n)
+		span[i] = (struct span){ pfn * PAGE / SPAN, addr - pfn * PAGE };
+	return span[i].distance != addr - pfn * PAGE;
+}
+
+/*
+ * Compares what the page tables of the GPU map for this process with the process's page table.
+ * Return: the pages that differ. The process must not change its memory meanwhile.
+ */
+static inline size_t compare(struct gpu *self)
+{
+	struct span span[32] = {};
+	uint64_t va = 0, addr, again = 0, e[512];
+	size_t found = 0, n;
+	uint32_t flags;
+
+	for (int m = 0; m < MAPPINGS && gpu(self, DOOR_NEXT, (void *)va, 0) == DOOR_DONE; m++) {
+		va = get(self->door, DOOR_VA) | (uint64_t)get(self->door, DOOR_VA + 4) << 32;
+		addr = get(self->door, DOOR_ADDR) | (uint64_t)get(self->door, DOOR_ADDR + 4) << 32;
+		flags = get(self->door, DOOR_FLAGS);
+		n = (1UL << (flags >> DOOR_SHIFT)) / PAGE;
+		if (va >= (uintptr_t)HOLE && va < (uintptr_t)HOLE + HOLE_SIZE)
+			n = 0;
+		if (!pagemap(va, n, e))
+			return -1;
+		for (size_t i = 0; i < n; i++, va += PAGE, addr += PAGE) {
+			/* The kernel may have moved it just now, and then the GPU has it no more. */
+			if (!differs(e[i], flags, addr, span) ||
+			    walk(self, (void *)va, &again) != flags || again != addr ||
+			    !pagemap(va, 1, &e[i]) || !differs(e[i], flags, addr, span))
+				continue;
+			if (!found++)
+				printf("# GPU: %#lx leads to %s %#lx; the process has %#lx\n", va,
+				       flags & DOOR_SYSTEM ? "RAM" : "VRAM", addr, e[i]);
+		}
+		if (!n)
+			va += 1UL << (flags >> DOOR_SHIFT);
+	}
+	return found;
+}
+
+/* ---- the driver ---- */
+
+#define BDF_SIZE 32
+
+/* Where the GPU is on the bus. */
+static inline bool gpu_bdf(char *bdf)
+{
+	glob_t found;
+
+	if (glob("/sys/bus/pci/drivers/nouveau/0*", 0, NULL, &found))
+		return false;
+	snprintf(bdf, BDF_SIZE, "%s", strrchr(found.gl_pathv[0], '/') + 1);
+	globfree(&found);
+	return true;
+}
+
+/* "size": what the driver has reserved, of a BAR 1 that may be too small; "available" to others. */
+static inline size_t p2pmem(const char *what)
+{
+	size_t size = ~0UL;
+	char path[64];
+	glob_t found;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/nouveau/0*/p2pmem/%s", what);
+	if (glob(path, 0, NULL, &found))
+		return size;
+	f = fopen(found.gl_pathv[0], "r");
+	globfree(&found);
+	if (!f || fscanf(f, "%zu", &size) != 1)
+		size = ~0UL;
+	if (f)
+		fclose(f);
+	return size;
 }
 
 /* A client without an address space yet, and the door. */
@@ -243,6 +359,11 @@ static inline void close_gpu(struct __test_metadata *_metadata, struct gpu *self
 {
 	struct stats s;
 
+	/* Whatever a test that failed has left. */
+	for (unsigned int at = DOOR_HOLD; at <= DOOR_FAIL; at += 4)
+		put(self->door, at, 0);
+	put(self->door, DOOR_BACKWARDS, 0);
+	EXPECT_EQ(compare(self), 0);
 	/* The driver is idle: what it has taken from the page tables, no TLB may still have. */
 	put(self->door, DOOR_CHECK, 1);
 	s = stats(self->door);

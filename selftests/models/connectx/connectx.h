@@ -62,8 +62,6 @@ void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf
 
 /* ---- record.c: seeds for the fuzzers ---- */
 
-/* kind, argument; value, length of the data: 16 bits each, little endian. */
-#define RECORD_HEADER 6
 void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data,
 	    size_t len);
 

@@ -46,6 +46,9 @@ static void access_now(struct gpu *g, u32 bar, u64 off, void *buf, u32 len, bool
 		note(g, "BAR %u is off: %s %#lx", bar, write ? "write to" : "read of", off);
 		return;
 	}
+	/* The driver writes page tables here. */
+	if (bar == 2 && write)
+		g->mapped_old = true;
 	if (mmu_copy(g, pdb, false, off, buf, len, write ? WRITE : READ, &f))
 		return;
 	g->stats.bar_faults++;

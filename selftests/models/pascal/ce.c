@@ -136,6 +136,24 @@ static enum step finished(struct gpu *g, u32 chid, u32 launch)
 	return DONE;
 }
 
+static void moved(struct gpu *g, const struct end *e, u64 lines, u64 pitch, u64 len)
+{
+	if (pitch == len) {
+		len *= lines;
+		lines = 1;
+	}
+	for (u64 y = 0; y < lines; y++)
+		mmu_copied(g, e->where, e->addr + y * pitch, len, e->how);
+}
+
+/* Bytes that so many elements are in the destination. */
+static u64 remapped(const u32 *r, u64 n)
+{
+	u32 map = r[REMAP / 4];
+
+	return n * ((map >> 16 & 3) + 1) * ((map >> 24 & 3) + 1);
+}
+
 static enum step launch(struct gpu *g, u32 chid, u32 l)
 {
 	static const enum aperture target[] = { VRAM, COHERENT, NONCOHERENT, PEER };
@@ -179,8 +197,12 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 		return finished(g, chid, l);
 	}
 	g->turn -= min(g->turn, lines * size >> 10);
-	for (u64 y = 0; in.physical && !(l & BIT(10)) && y < lines; y++)
-		mmu_copied(g, in.where, in.addr + y * r[PITCH_IN / 4], len);
+	if (in.physical && in.where == VRAM && out.physical && out.where != VRAM)
+		g->stats.moved_out += lines * len;
+	if (in.physical && !(l & BIT(10)))
+		moved(g, &in, lines, r[PITCH_IN / 4], len);
+	if (out.physical)
+		moved(g, &out, lines, r[PITCH_OUT / 4], l & BIT(10) ? remapped(r, len) : len);
 	for (u64 y = 0; y < lines; y++)
 		if (!(l & BIT(10) ? remap : plain)(g, chid, &in, &out, y * r[PITCH_IN / 4],
 						   y * r[PITCH_OUT / 4], len, &f, &how))

@@ -146,22 +146,22 @@ class Driver(client.Client):
 
     # ---- push buffers ----
 
-    def push(self, *words):
-        """Runs a segment of the push buffer on channel 1"""
+    def push(self, *words, second=False):
+        """Runs a segment of the push buffer on channel 1; second: on channel 2, as its first one"""
         at = 0x100000 + self.put * 128
         self.ram[at:at + 4 * len(words)] = struct.pack(f"<{len(words)}I", *words)
         va = PB + self.put * 128
-        self.vram(RING + self.put * 8, struct.pack("<Q", va | len(words) << 42))
+        self.vram(RING + 0x800 if second else RING + self.put * 8, struct.pack("<Q", va | len(words) << 42))
         self.put += 1
-        self.write(BAR1, 0x28c, struct.pack("<I", self.put))
+        self.write(BAR1, 0x48c if second else 0x28c, struct.pack("<I", 1 if second else self.put))
 
-    def copy(self, src, dst, size, flags=0, semaphore=0, physical=(True, True), targets=(0, 0), lines=1):
+    def copy(self, src, dst, size, flags=0, semaphore=0, physical=(True, True), targets=(0, 0), lines=1, second=False):
         """By the copy engine; the semaphore gets this value when it has finished"""
         inc = lambda method, *values: (1 << 29 | len(values) << 16 | 4 << 13 | method >> 2, *values)
         launch = 2 | 3 << 7 | 1 << 9 | physical[0] << 12 | physical[1] << 13 | (1 << 3 if semaphore else 0) | flags
         self.push(*inc(0, 0xc0b5), *inc(0x240, PB + 0x2000 >> 32, PB + 0x2000 & 0xffffffff, semaphore),
                   *inc(0x260, *targets), *inc(0x400, src >> 32, src & 0xffffffff, dst >> 32, dst & 0xffffffff, size, size, size, lines),
-                  *inc(0x300, launch))
+                  *inc(0x300, launch), second=second)
 
     def semaphore(self):
         return struct.unpack("<I", self.ram[0x101000:0x101004])[0]
@@ -379,13 +379,66 @@ def case_stale_too_long(new, random):
 
 
 def case_copied_while_writable(new, random):
-    """The source of a copy must not be what a GPC can write; what it can only read may"""
-    for flags, wrong in (0, 1), (RO, 0):
+    """The source of a copy must not be what a process can write, by a TLB or a page table; what it can only read may"""
+    for flags, loaded, mapped, wrong in (0, True, False, 1), (0, False, True, 1), (RO, True, True, 0):
         d = new()
         d.pte(0, VA, DATA >> 4 | V | flags)
-        assert d.gpu("LOAD", VA) == DONE
+        assert not loaded or d.gpu("LOAD", VA) == DONE
+        if not mapped:
+            d.pte(0, VA, 0)
         d.copy(DATA, 0x300000, 0x1000, targets=(0, 1))
         verdict(d, wrong, violations=wrong)
+
+
+def case_copied_to_mapped(new, random):
+    """Where a copy goes, a process must not come: the page was free"""
+    for shift, loaded, mapped, wrong in (12, True, False, 1), (12, False, True, 1), (21, False, True, 1), (12, False, False, 0):
+        d = new()
+        at = DATA if shift == 12 else 4 << 21
+        d.pte(0, VA, at >> 4 | V | RO, shift)
+        assert not loaded or d.gpu("LOAD", VA) == DONE
+        if not mapped:
+            d.pte(0, VA, 0, shift)
+        d.copy(0x300000, at, 0x1000, targets=(1, 0))
+        verdict(d, wrong, violations=wrong)
+
+
+def case_next(new, random):
+    """What is mapped, one after the other, in pages of each size"""
+    d = new()
+    found = []
+    d.pte(0, VA, 4 << 21 >> 4 | V, 21)
+    d.pte(0, VA + 0x207000, DATA >> 4 | V | RO)
+    d.pte(0, VA + 0x410000, DATA >> 4 | V, 16)
+    va = 0
+    while d.gpu("NEXT", va) == DONE:
+        va, = struct.unpack("<Q", d.read(DOOR, K["DOOR_VA"], 8))
+        flags, = struct.unpack("<I", d.read(DOOR, K["DOOR_FLAGS"]))
+        found.append((va, flags >> 8))
+        va += 1 << (flags >> 8)
+    assert d.status() == FAILED
+    assert found == [(VA, 21), (PB, 12), (PB + 0x1000, 12), (PB + 0x2000, 12), (VA + 0x207000, 12), (VA + 0x410000, 16)], found
+    verdict(d)
+
+
+def case_backwards(new, random):
+    """Copies of two channels in either order: the last one leaves its semaphore"""
+    for backwards, last in (0, 2), (1, 1):
+        d = new()
+        d.vram(INST + 0x4000 + 0x08, struct.pack("<Q", USERD + 0x400))
+        d.vram(INST + 0x4000 + 0x48, struct.pack("<Q", PB + 0x1800 | 8 << 48))
+        d.vram(INST + 0x4000 + 0x200, struct.pack("<Q", TABLES | 0x30 | 1 << 10))
+        d.wr(0x800010, 1 << 31 | INST + 0x4000 >> 12)
+        d.vram(RUNLIST, struct.pack("<IIII", 1, INST >> 12, 2, INST + 0x4000 >> 12))
+        d.wr(0x2274, 1 << 20 | 2)
+        d.wr(0x800014, 1 << 10)
+        d.knob("HOLD", 1)
+        d.copy(DATA, DATA + 0x1000, 16, semaphore=1)
+        d.copy(DATA, DATA + 0x2000, 16, semaphore=2, second=True)
+        d.knob("BACKWARDS", backwards)
+        d.knob("HOLD", 0)
+        assert d.semaphore() == last, d.semaphore()
+        verdict(d)
 
 
 def case_unmapped_in_tlb(new, random):
@@ -601,7 +654,7 @@ def case_semaphores(new, random):
 def case_odd_faults(new, random):
     """Twice, with the valid bit late, and more of them than the buffer has room for"""
     d = new()
-    d.knob("TWICE", 1)
+    d.knob("AGAIN", 1)
     d.knob("LATE", 100)
     assert d.gpu("LOAD", VA) == BUSY and d.rd(0x2a80) == 2
     assert [d.entry(i)[6] for i in (0, 1)] == [0, 0]
@@ -723,10 +776,10 @@ def case_nonsense(new, random):
             elif what == 4 and d.put < 30:
                 d.push(*methods(), *methods(), *methods())
             elif what == 5:
-                d.gpu(random.choice(["LOAD", "STORE", "ADD", "PREFETCH", "WALK", "VRAM"]), min(random.choice(addresses) + random.choice([0, 4, 4095]), 2**64 - 1),
+                d.gpu(random.choice(["LOAD", "STORE", "ADD", "PREFETCH", "WALK", "NEXT", "VRAM"]), min(random.choice(addresses) + random.choice([0, 4, 4095]), 2**64 - 1),
                       random.choice([0, 4, 4096, 65536, 0xffffffff]), n=random.randrange(8), chid=random.choice([0, 1, 1, 1, 63, 64]))
             elif what == 6:
-                d.knob(random.choice(["HOLD", "RELEASE", "TWICE", "FAIL", "POSTED", "CHECK", "SLOW", "LATE"]), random.choice([0, 1, 2, 3]))
+                d.knob(random.choice(["HOLD", "RELEASE", "AGAIN", "FAIL", "POSTED", "CHECK", "SLOW", "LATE", "BACKWARDS"]), random.choice([0, 1, 2, 3]))
             elif what == 7:
                 region, size = random.choice([(BAR1, random.choice([1, 4, 8, 512])), (BAR2, 4), (DOOR, 8), (CONFIG, 4)])
                 offset = random.choice([0, 0x288, 0x28c, 0x10000, 0xffc, 0xfff8])

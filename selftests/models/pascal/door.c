@@ -61,6 +61,7 @@ static void go_on(struct gpu *g, struct client *c)
 
 static void start(struct gpu *g, struct client *c)
 {
+	u32 steps;
 	u64 n;
 
 	c->len = min(c->len, sizeof(c->data));
@@ -72,6 +73,12 @@ static void start(struct gpu *g, struct client *c)
 	case DOOR_WALK:
 		walk(g, chan_pdb(g, c->chid), c->va, &c->x);
 		c->status = DOOR_DONE;
+		return;
+	case DOOR_NEXT:
+		steps = TURN;
+		if (chan_pdb(g, c->chid) & REPLAYABLE &&
+		    mmu_next(g, chan_pdb(g, c->chid), &c->va, &c->x, &steps))
+			c->status = DOOR_DONE;
 		return;
 	case DOOR_VRAM:
 		n = c->len;
@@ -146,8 +153,8 @@ void door_unbind(struct gpu *g, u32 chid)
 void door_reset(struct gpu *g)
 {
 	memset(g->client, 0, sizeof(g->client));
-	g->hold = g->release = g->delay_ms = g->slow_ms = g->late_ms = g->fail_in = 0;
-	g->twice = g->gone = false;
+	g->hold = g->release = g->delay_ms = g->slow_ms = g->late_ms = g->again = g->fail_in = 0;
+	g->backwards = g->gone = false;
 }
 
 /* ---- registers ---- */
@@ -165,6 +172,8 @@ static u32 *knob(struct gpu *g, u32 at)
 		return &g->slow_ms;
 	case DOOR_LATE:
 		return &g->late_ms;
+	case DOOR_AGAIN:
+		return &g->again;
 	case DOOR_FAIL:
 		return &g->fail_in;
 	}
@@ -210,8 +219,8 @@ static void set_knob(struct gpu *g, u32 at, u32 val)
 	if (p)
 		*p = val;
 	switch (at) {
-	case DOOR_TWICE:
-		g->twice = val;
+	case DOOR_BACKWARDS:
+		g->backwards = val;
 		break;
 	case DOOR_POSTED:
 		if (val <= POSTED_READ)

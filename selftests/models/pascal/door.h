@@ -13,10 +13,10 @@ enum {
 	/* Of each client: the channel in whose address space it is, what to do, to what. */
 	DOOR_CHID = 0x00,
 	DOOR_OP = 0x04,		/* enum door_op; writing it starts it */
-	DOOR_VA = 0x08,		/* 64 bits */
+	DOOR_VA = 0x08,		/* 64 bits; DOOR_NEXT puts what it finds here */
 	DOOR_LEN = 0x10,
 	DOOR_STATUS = 0x14,	/* enum door_status */
-	DOOR_FLAGS = 0x18,	/* answer of DOOR_WALK */
+	DOOR_FLAGS = 0x18,	/* answer of DOOR_WALK and DOOR_NEXT */
 	DOOR_ADDR = 0x20,	/* the same, 64 bits */
 	/* Knobs, in the page of the first client. */
 	DOOR_HOLD = 0x100,	/* 1: copies wait; HOLD_VIRTUAL: those of TTM alone */
@@ -24,11 +24,12 @@ enum {
 	DOOR_DELAY = 0x108,	/* channels begin so many ms late */
 	DOOR_SLOW = 0x10c,	/* an invalidation takes so many ms */
 	DOOR_LATE = 0x110,	/* the valid bit of a fault comes so many ms later */
-	DOOR_TWICE = 0x114,	/* each fault comes twice */
+	DOOR_AGAIN = 0x114,	/* each fault comes so many times more */
 	DOOR_FAIL = 0x118,	/* the copy so many from now fails: 1 is the next one */
 	DOOR_POSTED = 0x11c,	/* what lets writes to BAR 1 arrive: enum posted */
 	DOOR_CHECK = 0x120,	/* written: the driver is idle; nothing stale may be in a TLB */
 	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
+	DOOR_BACKWARDS = 0x128,	/* of channels that wait, the last one goes on first */
 	DOOR_COUNTERS = 0x800,	/* 64 bits each, in the order of DOOR_STATS and DOOR_FAILURES */
 	DOOR_DATA = 0x1000,
 };
@@ -42,6 +43,7 @@ enum door_op {
 	DOOR_PREFETCH,
 	DOOR_WALK,		/* what the page tables say of VA, with no look at a TLB */
 	DOOR_VRAM,		/* reads VRAM at VA, with no page table */
+	DOOR_NEXT,		/* as DOOR_WALK, of the first page that is mapped for a process, from VA on */
 };
 
 enum door_status { DOOR_IDLE, DOOR_BUSY, DOOR_DONE, DOOR_FAILED };
@@ -56,7 +58,7 @@ enum {
 	X(register_reads) X(register_writes) X(bar1_reads) X(bar1_writes) X(bar1_queued) \
 	X(bar2_accesses) X(interrupts) X(pushes) X(copies) X(copied_bytes) X(invalidations) \
 	X(replays) X(cancels) X(faults) X(faults_lost) X(fatal_faults) X(sparse) X(tlb_evicted) \
-	X(stale_uses) X(dma_maps) X(dma_regions)
+	X(stale_uses) X(dma_maps) X(dma_regions) X(moved_out)
 /* These must be 0 in the end. */
 #define DOOR_FAILURES(X) \
 	X(unknown_registers) X(unknown_methods) X(bar_faults) X(iommu_faults) X(violations)

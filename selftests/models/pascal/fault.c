@@ -68,12 +68,12 @@ bool fault_replayable(struct gpu *g, u32 chid, u64 va, enum access how, enum rea
 		VALID | gpc << 24 | how << 16 | client << 8 | reason,
 	};
 
-	if (!(chan_pdb(g, chid) & 0x30) || !(g->regs[BUFFER_LO / 4] & 1))
+	if (!(chan_pdb(g, chid) & REPLAYABLE) || !(g->regs[BUFFER_LO / 4] & 1))
 		return false;
 	g->stats.faults++;
 	debug(g, "fault: channel %u address %#lx access %u reason %u", chid, va, how, reason);
-	if (enter(g, e) && g->twice)
-		enter(g, e);
+	for (u32 i = 0; enter(g, e) && i < g->again; i++)
+		;
 	interrupt(g);
 	return true;
 }

@@ -253,7 +253,7 @@ bool fifo_tick(struct gpu *g)
 	bool more = false;
 
 	for (u32 i = 0; i < CHANNELS; i++)
-		more |= run(g, i) == WAIT;
+		more |= run(g, g->backwards ? CHANNELS - 1 - i : i) == WAIT;
 	return more;
 }
 
@@ -291,6 +291,7 @@ static void bind(struct gpu *g, u32 chid, u32 val)
 	*c = (struct chan){ .listed = c->listed, .runlist = c->runlist };
 	door_unbind(g, chid);
 	g->regs[(CHANNEL + chid * 8) / 4] = val;
+	g->mapped_old = true;
 	for (u32 i = 0; i < 8 && chan_bound(g, chid); i++)
 		c->class[i] = vram_read(g, chan_inst(g, chid) + INST_OBJECTS + i * 4);
 }

@@ -74,6 +74,7 @@ void vram_write(struct gpu *g, u64 addr, u32 val)
 
 	if (p)
 		memcpy(p, &val, 4);
+	g->mapped_old = true;
 }
 
 static u64 behind(struct gpu *g, u32 at)

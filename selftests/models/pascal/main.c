@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: pascal [-1] [-b MIB] [-l PEER] [-p WHAT] [-v] SOCKET\n"
+	"usage: pascal [-1] [-b MIB] [-l PEER] [-m MIB] [-p WHAT] [-v] SOCKET\n"
 	"\n"
-	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a GP100 with 2 GiB of\n"
-	"video memory for it.\n"
+	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a GP100 for it.\n"
 	"  -1  has all engines on one runlist\n"
 	"  -b  size of BAR 1 in MiB, a power of two from 16 to 4096 (256)\n"
 	"  -l  also listens on this socket, for the model of a device that asks for BAR 1\n"
+	"  -m  size of the video memory in MiB, from 512 to 2048 (2048)\n"
 	"  -p  what lets posted writes to BAR 1 arrive: \"flush\" (a read of BAR 1, or 0x070000),\n"
 	"      \"read\" (of BAR 1, nothing else), \"no\" (they are not posted) (flush)\n"
 	"  -v  prints each copy, invalidation, fault, and change of the DMA map\n"
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 	struct gpu *g = &gpu;
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "1b:l:p:v")) != -1) {
+	while ((opt = getopt(argc, argv, "1b:l:m:p:v")) != -1) {
 		switch (opt) {
 		case '1':
 			o.one_runlist = true;
@@ -47,6 +47,11 @@ int main(int argc, char **argv)
 			break;
 		case 'l':
 			peer = optarg;
+			break;
+		case 'm':
+			o.vram = strtoull(optarg, NULL, 10) << 20;
+			if (o.vram < 512ULL << 20 || o.vram > 2ULL << 30)
+				return wrong();
 			break;
 		case 'p':
 			for (o.posted = 0; strcmp(posted[o.posted], optarg);)

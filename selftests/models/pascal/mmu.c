@@ -9,8 +9,9 @@
  * registers are (0x100c80, 0x100cb8, 0x100cbc, 0x100cec), bit 2 (hub only), bits 4 and 5 of the
  * directory base that make faults replayable.
  *
- * A page that is copied as physical memory must not be one that a GPC can write meanwhile: the copy
- * engine moves it from VRAM or to it, and what is written would be lost.
+ * What is copied as physical memory is a page that the driver moves to VRAM or from it. A process
+ * must not be able to write it meanwhile, for what it writes would be lost. Where it goes is free
+ * until then: no page table and no TLB of a process may lead there.
  *
  * A TLB entry that the page table denies is not an error while the driver changes it: between its
  * write and its invalidation the GPU may use the old one. It is one if such a use was seen and no
@@ -74,8 +75,9 @@ static void leaf(struct xlat *x, u64 pte, u64 va, u8 shift)
 	x->addr += va & (BIT_ULL(shift) - 1);
 }
 
-static void miss(struct xlat *x, enum reason reason, bool sparse)
+static void miss(struct xlat *x, enum reason reason, bool sparse, u8 shift)
 {
+	x->shift = shift;
 	x->sparse = sparse;
 	x->reason = reason;
 }
@@ -88,11 +90,11 @@ void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x)
 
 	*x = (struct xlat){ .where = VRAM };
 	if (va >> 49)
-		return miss(x, FAULT_VA_LIMIT, false);
+		return miss(x, FAULT_VA_LIMIT, false, 49);
 	for (int i = 0; i < 3; i++) {
 		e = entry(g, where, at + (va >> shift[i] & (i ? 511 : 3)) * 8);
 		if (!(e & APERTURE))
-			return miss(x, FAULT_PDE, !(e & V) && e & VOL);
+			return miss(x, FAULT_PDE, !(e & V) && e & VOL, shift[i]);
 		where = level_aperture(e);
 		at = next_level(e);
 	}
@@ -102,7 +104,7 @@ void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x)
 		return leaf(x, e, va, 21);
 	small = entry(g, where, at + 8);
 	if (!(e & APERTURE) && !(small & APERTURE))
-		return miss(x, FAULT_PDE, e & VOL);
+		return miss(x, FAULT_PDE, e & VOL, 21);
 	if (e & APERTURE) {
 		/* Tables of big pages are aligned to 256 bytes: four bits more. */
 		big = entry(g, level_aperture(e),
@@ -110,12 +112,23 @@ void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x)
 		if (big & V)
 			return leaf(x, big, va, 16);
 		if (big & (VOL | PRIV) || !(small & APERTURE))
-			return miss(x, FAULT_PTE, big & VOL);
+			return miss(x, FAULT_PTE, big & VOL, 16);
 	}
 	small = entry(g, level_aperture(small), next_level(small) + (va >> 12 & 511) * 8);
 	if (small & V)
 		return leaf(x, small, va, 12);
-	miss(x, FAULT_PTE, small & VOL);
+	miss(x, FAULT_PTE, small & VOL, 12);
+}
+
+bool mmu_next(struct gpu *g, u64 pdb, u64 *va, struct xlat *x, u32 *steps)
+{
+	for (*va &= ~0xfffULL; !(*va >> 49) && *steps; --*steps) {
+		walk(g, pdb, *va, x);
+		if (x->valid)
+			return true;
+		*va = ((*va >> x->shift) + 1) << x->shift;
+	}
+	return false;
 }
 
 /* ---- TLBs: one of the hub, one of all GPCs ---- */
@@ -199,6 +212,21 @@ static void stale(struct gpu *g, const struct tlb *t, const char *how)
 		  !x.valid ? "nothing, not " : x.read_only ? "read-only " : "", x.where, x.addr);
 }
 
+/* See maybe_mapped(). */
+static u32 mapped_bit(enum aperture where, u64 page)
+{
+	return hash(where == VRAM, page) % MAPPED_SIZE;
+}
+
+static void mark(struct gpu *g, const struct xlat *x)
+{
+	for (u64 p = x->addr >> 12; p < (x->addr + BIT_ULL(x->shift)) >> 12; p++) {
+		u32 bit = mapped_bit(x->where, p);
+
+		g->mapped[bit / 8] |= BIT(bit % 8);
+	}
+}
+
 static void translate(struct gpu *g, u64 pdb, bool gpc, u64 va, struct xlat *x)
 {
 	u64 key = pdb_key(pdb), page = va >> 12;
@@ -221,7 +249,11 @@ static void translate(struct gpu *g, u64 pdb, bool gpc, u64 va, struct xlat *x)
 		*t = (struct tlb){
 			.pdb = key, .page = page, .gen = *gen, .used = true, .gpc = gpc, .x = *x
 		};
-		g->gpc_seen |= gpc;
+		t->x.shift = 12;
+		if (gpc) {
+			g->gpc_seen = true;
+			mark(g, &t->x);
+		}
 	}
 	x->addr += va & 0xfff;
 }
@@ -280,17 +312,91 @@ void mmu_unmapped(struct gpu *g, u64 iova, u64 size)
 	}
 }
 
-void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len)
+/* A page table of a process makes faults replayable. Each is looked at once. */
+static u64 process_pdb(struct gpu *g, u32 chid)
 {
+	u64 pdb = chan_bound(g, chid) ? chan_pdb(g, chid) : 0;
+
+	for (u32 i = 0; pdb && i < chid; i++)
+		if (chan_bound(g, i) && chan_pdb(g, i) == pdb)
+			return 0;
+	return pdb & REPLAYABLE ? pdb : 0;
+}
+
+struct moved {
+	enum aperture where;
+	u64 addr, len;
+	enum access how;
+};
+
+static bool leads(const struct xlat *x, const struct moved *m)
+{
+	return x->valid && (m->how == WRITE || !x->read_only) &&
+	       (x->where == VRAM) == (m->where == VRAM) &&
+	       x->addr + BIT_ULL(x->shift) > m->addr && x->addr < m->addr + m->len;
+}
+
+static void moved(struct gpu *g, const struct moved *m, const char *what, u64 va)
+{
+	violation(g, "%#lx is %s, while %s of %#lx leads there", m->addr,
+		  m->how == READ ? "copied, and can be written" : "free, and gets a copy", what,
+		  va);
+}
+
+/* Marks what page tables of processes lead to, or says which entry leads to what is moved. */
+static void look(struct gpu *g, const struct moved *m)
+{
+	u32 steps = TURN;
+
+	for (u32 i = 0; i < CHANNELS; i++) {
+		u64 pdb = process_pdb(g, i), va = 0;
+		struct xlat x;
+
+		for (; pdb && mmu_next(g, pdb, &va, &x, &steps); va += BIT_ULL(x.shift)) {
+			if (!m)
+				mark(g, &x);
+			else if (leads(&x, m))
+				return moved(g, m, "a page table entry", va);
+		}
+	}
+	g->mapped_old &= !steps;
+}
+
+/*
+ * Bits say which pages may be mapped for a process, in a page table or in a TLB. They are made anew
+ * when page tables may have changed. One can stand for several pages.
+ */
+static bool maybe_mapped(struct gpu *g, const struct moved *m)
+{
+	if (g->mapped_old) {
+		memset(g->mapped, 0, MAPPED_SIZE / 8);
+		for (u32 i = 0; g->gpc_seen && i < TLB_SIZE; i++)
+			if (g->tlb[i].used && g->tlb[i].gpc)
+				mark(g, &g->tlb[i].x);
+		look(g, NULL);
+	}
+	for (u64 p = m->addr >> 12; p << 12 < m->addr + m->len; p++) {
+		u32 bit = mapped_bit(m->where, p);
+
+		if (g->mapped[bit / 8] & BIT(bit % 8))
+			return true;
+	}
+	return false;
+}
+
+void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len, enum access how)
+{
+	struct moved m = { where, addr, len, how };
+
+	if (!maybe_mapped(g, &m))
+		return;
 	for (u32 i = 0; g->gpc_seen && i < TLB_SIZE; i++) {
 		const struct tlb *t = &g->tlb[i];
 
-		if (t->used && t->gpc && t->x.valid && !t->x.read_only &&
-		    (t->x.where == VRAM) == (where == VRAM) && t->x.addr + 4096 > addr &&
-		    t->x.addr < addr + len && live(g, t) && in_use(g, t->pdb))
-			violation(g, "%#lx is copied, while the TLB lets the GPU write it at %#lx",
-				  t->x.addr, t->page << 12);
+		if (t->used && t->gpc && leads(&t->x, &m) && live(g, t) && in_use(g, t->pdb))
+			moved(g, &m, "the TLB", t->page << 12);
 	}
+	look(g, &m);
 }
 
 /* ---- accesses ---- */
@@ -475,5 +581,6 @@ void mmu_reset(struct gpu *g)
 	memset(g->tlb, 0, TLB_SIZE * sizeof(*g->tlb));
 	g->npdb = g->stale = 0;
 	g->gpc_seen = false;
+	g->mapped_old = true;
 	g->invalidation.busy = false;
 }

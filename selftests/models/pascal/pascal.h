@@ -83,6 +83,8 @@ bool bios_devinit(struct gpu *g, u32 from);
 
 /* ---- mmu.c ---- */
 
+#define REPLAYABLE 0x30		/* bits of a directory base: a process's, faults are replayable */
+
 enum access { READ, WRITE, ATOMIC, PREFETCH };	/* as in a fault */
 enum reason {
 	FAULT_PDE = 0, FAULT_PTE = 2, FAULT_VA_LIMIT = 3, FAULT_READ_ONLY = 6, FAULT_APERTURE = 10,
@@ -91,7 +93,7 @@ enum reason {
 
 struct xlat {
 	bool valid, sparse, read_only, no_atomic;
-	u8 shift;		/* of the page */
+	u8 shift;		/* of the page, or of what is not mapped */
 	enum aperture where;
 	enum reason reason;	/* if it is neither valid nor sparse */
 	u64 addr;
@@ -104,6 +106,8 @@ struct mmu_fault {
 
 /* What the page tables say now, with no look at the TLB. pdb: as in an instance block. */
 void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x);
+/* The first page from *va on that is mapped. False: there is none within so many steps. */
+bool mmu_next(struct gpu *g, u64 pdb, u64 *va, struct xlat *x, u32 *steps);
 /* Copies from or to an address; gpc: through the TLBs of the GPCs, else through the hub's. */
 bool mmu_copy(struct gpu *g, u64 pdb, bool gpc, u64 va, void *buf, u64 len, enum access how,
 	      struct mmu_fault *f);
@@ -112,8 +116,8 @@ bool mmu_add(struct gpu *g, u64 pdb, bool gpc, u64 va, u32 add, u32 *val, struct
 void mmu_reset(struct gpu *g);
 bool mmu_tick(struct gpu *g);
 void mmu_unmapped(struct gpu *g, u64 iova, u64 size);
-/* This memory is the source of a copy: no GPC may write it. */
-void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len);
+/* The driver moves a page from here (READ), or to here. */
+void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len, enum access how);
 /* The driver is idle: no TLB may hold what the page tables do not say. */
 void mmu_check(struct gpu *g);
 
@@ -212,8 +216,11 @@ struct options {
 int gpu_init(struct gpu *g, const struct options *o);
 void gpu_free(struct gpu *g);
 
+#ifndef TLB_SIZE
 #define TLB_SIZE (1U << 16)
+#endif
 #define PDBS 256
+#define MAPPED_SIZE (1U << 21)	/* bits */
 
 struct tlb {
 	u64 pdb, page;
@@ -245,6 +252,8 @@ struct gpu {
 	struct { u64 pdb; u32 gen[2]; } pdb[PDBS];
 	u32 npdb, stale;	/* stale: entries with such a time */
 	bool gpc_seen;		/* any entry is of a GPC */
+	u8 *mapped;		/* bits, see maybe_mapped() */
+	bool mapped_old;	/* page tables may have changed since */
 	struct { bool busy; u64 until; u32 what; u64 pdb; } invalidation;
 
 	struct posted_write posted[4096];
@@ -261,8 +270,8 @@ struct gpu {
 	struct client client[DOOR_CLIENTS];
 	u64 faults_seen;
 	/* knobs of the back door */
-	u32 hold, release, delay_ms, slow_ms, late_ms, fail_in;
-	bool twice, gone;
+	u32 hold, release, delay_ms, slow_ms, late_ms, again, fail_in;
+	bool backwards, gone;
 };
 
 #endif

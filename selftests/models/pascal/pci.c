@@ -78,7 +78,7 @@ bool pci_write(struct gpu *g, u32 at, u32 val)
 /* As after power on, but for what PCI has. */
 static void restart(struct gpu *g)
 {
-	memset(g->regs, 0, BAR0_SIZE);
+	madvise(g->regs, BAR0_SIZE, MADV_DONTNEED);	/* zeroes */
 	memset(g->intr_enabled, 0, sizeof(g->intr_enabled));
 	memset(g->imem, 0, sizeof(g->imem));
 	memset(g->dmem, 0, sizeof(g->dmem));
@@ -289,10 +289,11 @@ int gpu_init(struct gpu *g, const struct options *o)
 	};
 	vfio_user_init(&g->dev);
 	g->vram = sparse_memory(o->vram);
-	g->regs = calloc(1, BAR0_SIZE);
+	g->regs = mmap(NULL, BAR0_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	g->seen = calloc(1, BAR0_SIZE / 4);
 	g->tlb = calloc(TLB_SIZE, sizeof(*g->tlb));
-	if (g->vram == MAP_FAILED || !g->regs || !g->seen || !g->tlb)
+	g->mapped = calloc(1, MAPPED_SIZE / 8);
+	if (g->vram == MAP_FAILED || g->regs == MAP_FAILED || !g->seen || !g->tlb || !g->mapped)
 		return -1;
 	config_init(g);
 	bios_init(g);
@@ -304,7 +305,8 @@ void gpu_free(struct gpu *g)
 {
 	vfio_user_free(&g->dev);
 	munmap(g->vram, g->opt.vram);
-	free(g->regs);
+	munmap(g->regs, BAR0_SIZE);
 	free(g->seen);
 	free(g->tlb);
+	free(g->mapped);
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What the fuzzers share. An input is a byte, whose lowest bit is the scheme of page faults, and
- * records: kind, argument, value, length and as many bytes. So the fuzzer can put whole actions of
- * a guest before, behind and instead of others.
- */
+/* What the fuzzers share. The lowest bit of the first byte of an input is the scheme of page faults. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
 #include "../connectx.h"
+#include "../../fuzz/input.h"
 
 /* Guest RAM, again and again below RAM_END: what a real guest used as address is memory, too. */
 #define RAM_SIZE (1U << 20)
@@ -15,7 +12,6 @@
 #define READ_ONLY 0x100000000ULL	/* the same, for reading only */
 #define PEER 0x140000000ULL	/* BAR of a peer */
 #define PEER_SIZE 0x10000U
-#define MAX_DATA 4096
 
 /* Where things are in RAM. */
 #define CMDQ 0x1000
@@ -24,39 +20,19 @@
 #define QUEUES 0x10000		/* a page each, see begin() of wqe.c */
 #define DATA 0x40000
 
-struct rec {
-	u8 kind, arg;
-	u16 value, len;
-	const u8 *data;		/* MAX_DATA bytes can be read: zeroes follow */
-};
-
-/* What a record can be. */
-struct kind {
-	void (*run)(struct hca *h, const struct rec *r);
-	u16 (*fill)(struct rec *r, u8 *data);	/* makes one that means something; its length */
-};
-
 /* Of the fuzzer: */
-extern const struct kind kinds[];
-extern const unsigned int nkinds;
-extern const u64 values[];	/* that mean something where a number is */
-extern const unsigned int nvalues;
 void begin(struct hca *h);	/* before the first record */
 void end(void);			/* behind the last, when the HCA has gone */
 
 /* fuzz.c */
 extern u8 *ram;
 extern int ram_fd, peer_fd;
-u32 rnd(u32 n);			/* less than n; for fill() */
 void map_memory(struct hca *h);
 void bar_write(struct hca *h, u64 at, u32 first, u32 second, unsigned int words);
 void command(struct hca *h, u32 slot, const void *in, u32 inlen, u32 outlen, bool ring);
 
 void run_command(struct hca *h, const struct rec *r);
 void run_poke(struct hca *h, const struct rec *r);
-void run_write(struct hca *h, const struct rec *r);
-void run_read(struct hca *h, const struct rec *r);
-void run_tick(struct hca *h, const struct rec *r);
 u16 fill_command(struct rec *r, u8 *data);
 u16 fill_poke(struct rec *r, u8 *data);
 u16 fill_write(struct rec *r, u8 *data);

@@ -5,11 +5,12 @@
  * the mirrors of test_hmm that have a PCI BAR; or, with BENCH_EXPORTER=nouveau, the model of a
  * GP100 (selftests/models/pascal) is the only one.
  *
- * The environment: EDU_DEVICE       edu_hmm or edu_odp: through what importers reach the memory;
- * BENCH_DEVICE if absent HMM_P2P_VERDICT  what is to be expected of each exporter in this topology:
- * bus, bridge or none HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
- * HMM_P2P_DATA     yes, or no: QEMU does not carry bytes to where the mapping leads HMM_P2P_SHAPE
- * how DMA addresses come about: direct or iova
+ * The environment:
+ *   EDU_DEVICE       edu_hmm or edu_odp: the device nodes of the importers (default: BENCH_DEVICE)
+ *   HMM_P2P_VERDICT  the expected verdict for each exporter in this topology: bus, bridge or none
+ *   HMM_P2P_MASKED   1: the DMA mask of the importers does not cover the BAR
+ *   HMM_P2P_DATA     yes, or no: QEMU does not route these DMA addresses, so no data arrive
+ *   HMM_P2P_SHAPE    direct or iova: the kind of DMA addresses
  */
 #ifndef EDU_BENCH_H
 #define EDU_BENCH_H
@@ -51,15 +52,15 @@ BENCH_FIXTURE(FIXTURE)
 	char bdf[EXPORTERS][BDF_SIZE];
 	char *bar[EXPORTERS];
 	size_t bar_size[EXPORTERS];
-	int how[EXPORTERS];		/* enum edu_hmm_how that the topology demands */
+	int how[EXPORTERS];		/* the enum edu_hmm_how that the topology demands */
 	int nexp;
-	bool data;			/* bytes arrive */
+	bool data;			/* data arrive */
 	unsigned int shape;
-	char *mem;			/* NPAGES, in small pages */
-	char *observer;			/* the same memory once more, if a test has made it so */
-	char *buf;			/* as many for the other side */
-	struct edu_hmm_page *pages;	/* what state() saw */
-	uint64_t refused;		/* what fault() was told */
+	char *mem;			/* NPAGES small pages */
+	char *observer;			/* a second mapping of this memory, in some tests */
+	char *buf;			/* NPAGES pages: data to and from the device */
+	struct edu_hmm_page *pages;	/* result of state() */
+	uint64_t refused;		/* result of fault() */
 };
 
 static inline void fill(void *to, size_t size, unsigned int seed)
@@ -70,7 +71,7 @@ static inline void fill(void *to, size_t size, unsigned int seed)
 		p[i] = (i * 2654435761U >> 11) + seed * 37;
 }
 
-/* Are these the bytes that fill() puts at @from, were it to begin there with @seed? */
+/* Are these the bytes that fill() with @seed writes at @offset? */
 static inline bool filled(const void *from, size_t offset, size_t size, unsigned int seed)
 {
 	const unsigned char *p = from;
@@ -113,7 +114,7 @@ static inline const char *bench_device(void)
 	return device ? device : BENCH_DEVICE;
 }
 
-/* Which has no memory of its own. */
+/* These devices have no device private memory of their own. */
 static inline bool bench_odp(void)
 {
 	return !strcmp(bench_device(), "edu_odp");
@@ -180,7 +181,7 @@ static inline int state(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr, u
 	return call(fd, EDU_HMM_STATE, &cmd);
 }
 
-/* How the device page table has a page, or an errno. */
+/* Return: the enum edu_hmm_how of a page in the device page table, or an errno. */
 static inline int how(BENCH_FIXTURE(FIXTURE_DATA) *self, int fd, void *addr)
 {
 	int ret = state(self, fd, addr, 1);
@@ -260,7 +261,7 @@ static inline long nouveau_mirror(unsigned long request, char *addr, char *buf, 
 	return npages;
 }
 
-/* A command of test_hmm. Return: the number of pages it did, or an errno. */
+/* A command of test_hmm. Return: the number of pages that it processed, or an errno. */
 static inline long mirror(int fd, unsigned long request, void *addr, void *buf, uint64_t npages)
 {
 	if (bench_nouveau())
@@ -277,7 +278,7 @@ static inline long mirror(int fd, unsigned long request, void *addr, void *buf, 
 	return ret ? ret : (long)cmd.cpages;
 }
 
-/* Fill pages and put them into the memory of an exporter. */
+/* Fill pages and migrate them to the memory of an exporter. */
 static inline bool export_pages(int fd, void *addr, size_t npages, unsigned int seed)
 {
 	char *copy = malloc(npages * PAGE);
@@ -289,7 +290,7 @@ static inline bool export_pages(int fd, void *addr, size_t npages, unsigned int 
 	return ret == (long)npages;
 }
 
-/* The word number @n of what the topology says, as an enum edu_hmm_how, or -1. */
+/* Return: the verdict of the topology for exporter @n, as an enum edu_hmm_how, or -1. */
 static inline int verdict(int n)
 {
 	const char *words = getenv("HMM_P2P_VERDICT"), *masked = getenv("HMM_P2P_MASKED");
@@ -328,9 +329,7 @@ static inline bool map_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 	return self->bar[n] != MAP_FAILED;
 }
 
-/*
- * Where exporter @n is on the bus, and its BAR as the CPU sees it behind the back of all drivers.
- */
+/* Find the bus address of exporter @n, and map its BAR without its driver. */
 static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 {
 	char names[128] = "";
@@ -350,7 +349,7 @@ static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 	return map_bar(self, n);
 }
 
-/* The place in a BAR that an alias stands for. */
+/* Return: the place in the mapped BAR that an alias stands for. */
 static inline char *bar_page(BENCH_FIXTURE(FIXTURE_DATA) *self, int n, uint64_t phys)
 {
 	char path[128];
@@ -378,7 +377,7 @@ static inline pid_t spawn(void)
 	return pid;
 }
 
-/* Did the child leave with status 0? */
+/* Did the child exit with status 0? */
 static inline bool well(pid_t pid)
 {
 	int status;
@@ -415,7 +414,7 @@ static inline bool importer_bdf(char *bdf, size_t size)
 	return true;
 }
 
-/* Take a device away from its driver, or off the bus. */
+/* Unbind a device, or unplug it. */
 static inline bool take_away(const char *bdf, const char *id, bool unplug)
 {
 	char path[128], line[64];
@@ -424,7 +423,7 @@ static inline bool take_away(const char *bdf, const char *id, bool unplug)
 		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind", bdf);
 		return write_file(path, bdf);
 	}
-	/* scripts/vm.sh reads the console, and tells QEMU. */
+	/* scripts/vm.sh reads this on the console and passes it to the monitor of QEMU. */
 	snprintf(line, sizeof(line), "monitor: device_del %s\n", id);
 	if (!write_file("/dev/kmsg", line))
 		return false;
@@ -438,7 +437,7 @@ BENCH_FIXTURE(FIXTURE_SETUP)
 {
 	const char *shape = getenv("HMM_P2P_SHAPE"), *data = getenv("HMM_P2P_DATA");
 
-	/* A child that a test leaves behind would keep pages of the BAR. */
+	/* A child that outlives its test would keep pages of the BAR. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (self->nimp = 0; self->nimp < IMPORTERS; self->nimp++) {
 		self->imp[self->nimp] = open_importer(self->nimp);
@@ -464,7 +463,7 @@ BENCH_FIXTURE(FIXTURE_SETUP)
 	ASSERT_NE(data, NULL);
 	self->data = !strcmp(data, "yes");
 	ASSERT_NE(shape, NULL);
-	/* DMA_API_DEBUG wants to see every mapping undone. */
+	/* With DMA_API_DEBUG each mapping has to be unmapped. */
 	self->shape = !strcmp(shape, "iova") ? EDU_HMM_IOVA :
 		access("/sys/kernel/debug/dma-api", F_OK) ? EDU_HMM_DIRECT : EDU_HMM_LIST;
 
@@ -481,7 +480,7 @@ BENCH_FIXTURE(FIXTURE_TEARDOWN)
 		EXPECT_EQ(exp_stats(self->exp[i]).bar_live, 0);
 }
 
-/* Whatever the bytes would show: QEMU does not carry them there. */
+/* Skip a test of data on topologies where QEMU does not route them. */
 #define needs_data(_how)								\
 	do {										\
 		if (reachable(_how) && !self->data)					\

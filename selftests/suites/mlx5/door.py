@@ -219,6 +219,12 @@ class Tests:
         assert libc.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(16 * PAGE), 3) == 0
         mr.close()
 
+    def post(self, link, read, local, rkey, address):
+        wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ if read else ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1, sg=[local],
+                    send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+        wr.set_wr_rdma(rkey, address)
+        link.qps[0].post_send(wr)
+
     def test_faults(self):
         """Accesses here and there, of which the device tells as it likes: what is near, in parts, without a length"""
         n, rng, link = 64, random.Random(1), Link(sys.argv[1], 0)
@@ -240,10 +246,7 @@ class Tests:
                 # A WRITE sends what is at the near end, a READ gets what is at the far end.
                 if (local[0] is plain) != read:
                     p[at:at + size] = data[at:at + size] = rng.randbytes(size)
-                wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ if read else ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1,
-                            sg=[SGE(local[1] + at, size, local[0].lkey)], send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
-                wr.set_wr_rdma(remote[0].rkey, remote[1] + at)
-                link.qps[0].post_send(wr)
+                self.post(link, read, SGE(local[1] + at, size, local[0].lkey), remote[0].rkey, remote[1] + at)
                 link.wait(1)
                 assert p[at:at + size] == data[at:at + size], (implicit, i, at, size)
                 first = rng.randrange(n)
@@ -590,10 +593,7 @@ class Tests:
             assert libc.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(8 * PAGE), 0) == 0
             ends = (plain, a + 8 * PAGE, mr, a) if far else (mr, a, plain, a + 8 * PAGE)
             local, local_at, remote, remote_at = ends
-            wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1, sg=[SGE(local_at, PAGE, local.lkey)],
-                        send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
-            wr.set_wr_rdma(remote.rkey, remote_at)
-            link.qps[0].post_send(wr)
+            self.post(link, False, SGE(local_at, PAGE, local.lkey), remote.rkey, remote_at)
             status = self.completion(link)
             want = ibv_wc_status.IBV_WC_REM_ACCESS_ERR if far else ibv_wc_status.IBV_WC_LOC_PROT_ERR
             assert status == want, f"status {status}, not {want}"
@@ -700,18 +700,12 @@ class Tests:
                 read = bool(i & 2)
                 if not read:
                     p[at:at + size] = data[at:at + size] = rng.randbytes(size)
-                wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ if read else ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1,
-                            sg=[SGE(b + at, size, plain.lkey)], send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
-                wr.set_wr_rdma(window.rkey, a + at)
-                link.qps[0].post_send(wr)
+                self.post(link, read, SGE(b + at, size, plain.lkey), window.rkey, a + at)
                 link.wait(1)
                 assert p[at:at + size] == data[at:at + size], (implicit, i, at, size)
             assert self.faults(before) > 0
             assert m[:] == data, implicit
-            wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_READ, num_sge=1, sg=[SGE(b, 64, plain.lkey)],
-                        send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
-            wr.set_wr_rdma(window.rkey, a)
-            link.qps[0].post_send(wr)
+            self.post(link, True, SGE(b, 64, plain.lkey), window.rkey, a)
             assert self.completion(link) == ibv_wc_status.IBV_WC_REM_ACCESS_ERR
             window.close()
             mr.close()
@@ -770,10 +764,7 @@ class Tests:
             mr, plain = make(link.pd, a, n), link.region(b, n * PAGE, 0)
             for c, d in enumerate(doors):
                 d.go(WRITE if c & 1 else READ, mr.rkey, a + c * 8 * PAGE, 8 * PAGE)
-            wr = SendWR(opcode=ibv_wr_opcode.IBV_WR_RDMA_WRITE, num_sge=1, sg=[SGE(b, n * PAGE, plain.lkey)],
-                        send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
-            wr.set_wr_rdma(mr.rkey, a)
-            link.qps[0].post_send(wr)
+            self.post(link, False, SGE(b, n * PAGE, plain.lkey), mr.rkey, a)
             time.sleep(i % 10 * 0.002)
             mr.close()
             ends += [d.end() for d in doors]

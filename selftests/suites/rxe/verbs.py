@@ -36,7 +36,7 @@ class Skipped(Exception):
 
 def limit(seconds):
     """When a wait has lasted too long: later on a slow machine (scripts/vm.sh)"""
-    return time.monotonic() + seconds * int(os.environ["HMM_P2P_SLOWDOWN"]) // 4
+    return time.monotonic() + seconds * int(os.environ.get("HMM_P2P_SLOWDOWN", "4")) // 4
 
 
 def equal(what, seen, wanted):

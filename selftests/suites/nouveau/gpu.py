@@ -9,7 +9,7 @@ import struct
 import time
 
 # Registers of a client, what it does, and how that ends: selftests/models/pascal/door.h
-CHID, OP, VA, LEN, STATUS, COUNTERS, DATA = 0x00, 0x04, 0x08, 0x10, 0x14, 0x800, 0x1000
+CHID, OP, VA, LEN, STATUS, FAIL, COUNTERS, DATA = 0x00, 0x04, 0x08, 0x10, 0x14, 0x118, 0x800, 0x1000
 LOAD, STORE = 1, 2
 BUSY, DONE = 1, 2
 # DOOR_STATS there, as far as they are of use here
@@ -55,6 +55,10 @@ class Gpu:
     def load(self, address, size):
         self.go(LOAD, address, size)
         return struct.pack(f"<{size // 4}I", *self.regs[DATA // 4:(DATA + size) // 4])
+
+    def fail_copy(self):
+        """The next one"""
+        self.regs[FAIL // 4] = 1
 
     def counters(self):
         at = COUNTERS // 4

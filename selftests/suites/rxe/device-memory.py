@@ -8,6 +8,7 @@ that reaches the device memory uses it where it is: MAINTAINERS-notes/hardware.m
 import argparse
 import array
 import ctypes
+import errno
 import fcntl
 import json
 import mmap
@@ -15,6 +16,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 
 from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ibv_odp_transport_cap_bits,
@@ -26,7 +28,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ib
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import SGE
-from verbs import ACCESS, P2P, PAGE, Failed, Link, Skipped, equal, limit, run_tests
+from verbs import ACCESS, DEPTH, GRH, P2P, PAGE, Failed, Link, Skipped, equal, limit, run_tests
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")
@@ -137,6 +139,11 @@ class Nouveau:
     def stats(self):
         return None
 
+    def windows(self):
+        """How peers reach it by BAR1: how many windows there are, lead to memory in use, and are known to peers"""
+        with open(f"/sys/kernel/debug/dri/{os.path.basename(self.pci)}/dmem_p2p") as file:
+            return {name: int(value) for name, value in (line.split(": ") for line in file) if name != "aperture"}
+
 
 def device_memory():
     return Nouveau(args.nouveau) if args.nouveau else TestHmm()
@@ -200,26 +207,29 @@ class Memory:
         return in_ram(self.address, NPAGES)
 
 
-class Bar:
-    """The BAR of the exporter of test_hmm: where a page of device memory is for others"""
+def exporter():
+    """That of test_hmm"""
+    for device in (entry.path for entry in os.scandir("/sys/bus/pci/devices")):
+        with open(f"{device}/vendor") as vendor, open(f"{device}/device") as kind:
+            if (vendor.read(), kind.read()) == ("0x1af4\n", "0x1110\n"):
+                return device
+    raise Skipped("no exporter")
 
-    def __init__(self):
-        for device in (entry.path for entry in os.scandir("/sys/bus/pci/devices")):
-            with open(f"{device}/vendor") as vendor, open(f"{device}/device") as kind:
-                if (vendor.read(), kind.read()) == ("0x1af4\n", "0x1110\n"):
-                    break
-        else:
-            raise Skipped("no exporter")
+
+class Bar:
+    """The BAR of a PCI device, by which others reach its memory"""
+
+    def __init__(self, device, number):
         with open(f"{device}/resource") as resource:
-            self.start, end = (int(word, 16) for word in resource.read().splitlines()[2].split()[:2])
+            self.start, end = (int(word, 16) for word in resource.read().splitlines()[number].split()[:2])
         self.size = end + 1 - self.start
-        with open(f"{device}/resource2", "rb", buffering=0) as file:
+        with open(f"{device}/resource{number}", "rb", buffering=0) as file:
             self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
 
-    def page(self, address):
+    def read(self, address, size):
         """What is there, None if that is not in the BAR"""
         at = address - self.start
-        return self.map[at:at + PAGE] if 0 <= at < self.size else None
+        return self.map[at:at + size] if 0 <= at < self.size else None
 
 
 class Tests:
@@ -262,7 +272,10 @@ class Tests:
         elif args.huge:
             pages = range(NPAGES)
         self.came_back(pages)
-        if seen and not args.nouveau and not UNPATCHED:
+        if args.nouveau and args.expect == "stay":
+            equal("pages at the peer, not reached, windows that peers know",
+                  (seen["page_p2p"] > 0, seen["page_p2p_fallbacks"], self.device.windows()["exported"] > 0), (True, 0, True))
+        elif seen and not args.nouveau and not UNPATCHED:
             p2p, fallbacks = seen["page_p2p"], seen["page_p2p_fallbacks"]
             if args.expect == "stay":
                 equal("counted at the peer in whole turns, not reached", (p2p > 0, p2p % NPAGES, fallbacks), (True, 0, 0))
@@ -344,6 +357,34 @@ class Tests:
         self.send(self.plain_mr, self.mr)
         self.used()
         equal("data is right", self.memory.map[:] == self.other, True)
+        self.end()
+
+    def test_send_datagram(self):
+        """A queue pair of the type UD sends memory on demand, but does not receive into it."""
+        if not self.link.odp_caps.ud_odp_caps & ibv_odp_transport_cap_bits.IBV_ODP_SUPPORT_SEND:
+            raise Skipped(f"{args.device} sends no datagrams of memory on demand")
+        self.link, size = Link(args.device, args.gid, datagrams=True), 512
+        self.begin()
+        for page in range(NPAGES):
+            self.link.send(self.mr, self.plain_mr, page * PAGE, size=size)
+        self.used()
+        for at in range(0, self.memory.size, PAGE):
+            equal("datagram is right", self.plain.map[at + GRH:at + GRH + size] == self.data[at:at + size], True)
+        self.end()
+
+    def test_in_flight(self):
+        """As many requests at a time as there is room for. perftest does that, too, but has no way to memory like this."""
+        self.begin()
+        for opcode in op.IBV_WR_RDMA_WRITE, op.IBV_WR_RDMA_READ:
+            for first in range(0, NPAGES, DEPTH):
+                pages = range(first, min(first + DEPTH, NPAGES))
+                for page in pages:
+                    self.link.post(opcode, self.plain_mr, self.mr, page * PAGE)
+                self.link.wait(len(pages))
+            self.used()
+            if opcode == op.IBV_WR_RDMA_WRITE:
+                self.plain.fill(3)
+        equal("data is right", (self.plain.map[:] == self.other, self.memory.map[:] == self.other), (True, True))
         self.end()
 
     def test_receive_shared(self):
@@ -550,11 +591,15 @@ class Tests:
     def test_shadow(self):
         """Wherever pages go, the adapter goes to where they are now, or asks."""
         group = f"/sys/class/infiniband/{args.device}/device/iommu_group/type"
-        if SOFTWARE or args.nouveau or args.huge:
+        if SOFTWARE or args.huge:
             raise Skipped("needs the model of a ConnectX, and pages")
+        if args.nouveau:
+            self.gpu()
         if os.path.exists(group) and "identity" not in open(group).read():
             raise Skipped("an IOMMU translates")
-        bar, door, rng = Bar(), self.door(), random.Random(1)
+        bar = Bar(self.device.pci, 1) if args.nouveau else Bar(exporter(), 2)
+        # As much as tells one page from another: models take their time.
+        door, rng, size = self.door(), random.Random(1), 64
         self.begin()
         seen = {"RAM": 0, "device": 0, "not present": 0}
         for seed in range(3, 23):
@@ -572,7 +617,7 @@ class Tests:
             move(NPAGES // 4)
             for page in rng.sample(range(NPAGES), NPAGES // 2):
                 at = page * PAGE
-                equal("data is right", door.read(self.mr.rkey, self.memory.address + at, PAGE) == data[at:at + PAGE], True)
+                equal("data is right", door.read(self.mr.rkey, self.memory.address + at, size) == data[at:at + size], True)
             # With a translation the adapter loses those of its block of eight.
             move(1)
             for page, entry in enumerate(entries(self.memory.address, NPAGES)):
@@ -585,7 +630,8 @@ class Tests:
                 else:
                     equal(f"page {page} is anywhere", entry & PM_SWAP, PM_SWAP)
                     seen["device"] += 1
-                    equal(f"{address:#x} is page {page} in the BAR", bar.page(address) == data[page * PAGE:(page + 1) * PAGE], True)
+                    at = page * PAGE
+                    equal(f"{address:#x} is page {page} in the BAR", bar.read(address, size) == data[at:at + size], True)
         print("#", seen)
         equal("pages were seen in RAM, at the peer, not present", [n > 0 for n in seen.values()], [True, args.expect == "stay", True])
         self.end()
@@ -612,7 +658,7 @@ class Tests:
         The numbers are a row of the table of `make demo`."""
         gpu, door = self.gpu(), self.door()
         self.begin(flags)
-        rng, data, turns, size = random.Random(1), bytearray(self.data), 512, 64
+        rng, data, turns, size = random.Random(1), bytearray(self.data), 1024, 64
         migrated, wrong = 0, []
 
         def moved():
@@ -666,14 +712,16 @@ class Tests:
 
     def test_ping_pong_not_asked(self):
         """The same as it is without these patches"""
+        if args.expect == "ram":
+            raise Skipped("ping_pong does not reach the memory either")
         self.take_turns(ODP)
 
     def test_windows(self):
         """More huge pages than there are windows in BAR1: those without one migrate. A window whose page is gone serves another."""
-        self.gpu()
+        if not args.nouveau or args.expect == "any":
+            raise Skipped("needs a GPU, and must know where pages are")
         count = 16
-        with open(f"{self.device.pci}/p2pmem/size") as size:
-            windows = min(int(size.read()) // HUGE, count) if args.expect == "stay" else 0
+        windows = min(self.device.windows().get("windows", 0), count) if args.expect == "stay" else 0
         memory = mmap.mmap(-1, (count + 1) * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         first = -start % HUGE
@@ -708,14 +756,8 @@ class Tests:
         mr.close()
         plain_mr.close()
 
-    def test_gpu_unbound(self):
+    def gpu_goes(self, data):
         """The GPU's driver goes: the adapter finds the pages in RAM. It comes back, and they can go to VRAM again."""
-        if not args.nouveau:
-            raise Skipped("needs a GPU")
-        self.begin()
-        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
-        self.used()
-        self.memory.to_device()
         # The driver would crash if it was unbound while a file is open: MAINTAINERS-notes/nouveau.md
         self.device.file.close()
         driver, name = "/sys/bus/pci/drivers/nouveau", os.path.basename(self.device.pci)
@@ -724,16 +766,26 @@ class Tests:
         equal("pages in RAM", self.memory.in_ram(), list(range(NPAGES)))
         self.plain.fill(3)
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
-        equal("data is right", self.plain.map[:] == self.other, True)
+        equal("data is right", self.plain.map[:] == data, True)
         with open(f"{driver}/bind", "w") as bind:
             bind.write(name)
         self.memory.device = self.device = device_memory()
         data = self.memory.fill(4)
         self.memory.to_device()
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
-        self.used()
+        self.came_back([] if args.expect == "stay" else range(NPAGES))
         equal("data is right", self.plain.map[:] == data, True)
         self.end()
+
+    def test_gpu_unbound(self):
+        self.gpu()
+        self.begin()
+        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
+        self.used()
+        # What is under way when the driver goes has to arrive.
+        data = self.plain.fill(5)
+        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
+        self.gpu_goes(data)
 
     def test_killed(self):
         """A process that is killed while GPU and adapter use its memory leaves nothing behind."""
@@ -750,6 +802,73 @@ class Tests:
         show = subprocess.run(("rdma", "-j", "resource", "show", "mr"), stdout=subprocess.PIPE, check=True)
         equal("regions that it left", [mr for mr in json.loads(show.stdout or "[]") if mr.get("pid") == child.pid], [])
         self.test_rdma_read()
+
+    def test_meanwhile(self):
+        """While the adapter writes and reads, pages go to VRAM and back, the process forks, and in the end it unmaps them."""
+        if not args.nouveau:
+            raise Skipped("needs a GPU")
+        before = self.device.windows()
+        self.begin()
+        back = Memory(self.device)
+        back_mr = self.link.region(back.address, back.size, 0)
+        done, wrong, stop = [0], [], threading.Event()
+
+        def use():
+            rng = random.Random(1)
+            try:
+                while not stop.is_set():
+                    at = done[0] % NPAGES * PAGE
+                    self.plain.map[at:at + PAGE] = rng.randbytes(PAGE)
+                    self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, at)
+                    self.link.rdma(op.IBV_WR_RDMA_READ, back_mr, self.mr, at)
+                    if back.map[at:at + PAGE] != self.plain.map[at:at + PAGE]:
+                        wrong.append(f"page {at // PAGE} is not as it was written")
+                    done[0] += 1
+            except Failed as error:
+                wrong.append(str(error))
+
+        def while_used(turns, act):
+            stop.clear()
+            user = threading.Thread(target=use)
+            user.start()
+            for turn in range(turns):
+                so_far = done[0]
+                act(turn)
+                while done[0] < so_far + 2 and user.is_alive():
+                    time.sleep(0.001)
+            stop.set()
+            user.join()
+
+        def move(turn):
+            """To VRAM, to RAM, to VRAM, and to a child as well"""
+            if turn % 2 == 0:
+                self.device.migrate(self.memory.address, NPAGES)
+            elif turn % 4 == 1:
+                for page in range(turn % 3, NPAGES, 3):
+                    self.memory.map[page * PAGE]
+            else:
+                child = os.fork()
+                if child == 0:
+                    os._exit(0)
+                os.waitpid(child, 0)
+
+        def unmap(_):
+            libc = ctypes.CDLL(None)
+            equal("munmap", libc.munmap(ctypes.c_void_p(self.memory.address), ctypes.c_size_t(self.memory.size)), 0)
+            # Nobody does it once more.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory.map))
+
+        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
+        while_used(40, move)
+        self.show_counters()
+        print(f"# {done[0]} times written and read")
+        equal("what went wrong", wrong, [])
+        equal("data is right", self.memory.map[:] == self.plain.map[:], True)
+        self.memory.to_device()
+        while_used(1, unmap)
+        equal("what the adapter was told", wrong, ["status of the completion: 10, not 0"])
+        self.end()
+        equal("windows that are still in use", max(self.device.windows().get("used", 0) - before.get("used", 0), 0), 0)
 
     def test_all_at_random(self):
         """The CPU, the GPU and the adapter load and store, and pages move and go: each sees what was written last."""
@@ -806,6 +925,27 @@ class Tests:
         self.came_back(range(NPAGES))
         equal("data is right", self.memory.map[:] == self.other, True)
         self.end()
+
+    def test_gpu_fails(self):
+        """The copy engine fails: pages cannot leave VRAM, where the adapter still reaches them. They are lost with the driver."""
+        gpu = self.gpu()
+        if args.expect != "stay":
+            raise Skipped("the adapter does not reach VRAM")
+        self.begin()
+        self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
+        gpu.fail_copy()
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            try:
+                os.pread(memory.fileno(), 8, self.memory.address)
+            except OSError as error:
+                equal("what the CPU gets", errno.errorcode[error.errno], "EIO")
+            else:
+                raise Failed("the CPU reads what it cannot have")
+        self.plain.fill(3)
+        self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
+        self.came_back([])
+        equal("data is right", self.plain.map[:] == self.other, True)
+        self.gpu_goes(bytes(self.memory.size))
 
 
 def main():

@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 
-from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.addr import AH, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.libibverbs_enums import ibv_access_flags, ibv_qp_type, ibv_send_flags, ibv_wc_status
@@ -21,6 +21,9 @@ ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_
           ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
 # IBV_ACCESS_P2P, which rdma-core does not know yet: reach the memory of PCI peers where it is.
 P2P = 1 << 21
+QKEY = 0x1234
+# What a queue holds. A receiver of datagrams gets the header of each, too.
+DEPTH, GRH = 16, 40
 
 
 class Failed(Exception):
@@ -33,7 +36,7 @@ class Skipped(Exception):
 
 def limit(seconds):
     """When a wait has lasted too long: later on a slow machine (scripts/vm.sh)"""
-    return time.monotonic() + seconds * int(os.environ["HMM_P2P_SLOWDOWN"]) // 4
+    return time.monotonic() + seconds * int(os.environ.get("HMM_P2P_SLOWDOWN", "4")) // 4
 
 
 def equal(what, seen, wanted):
@@ -44,20 +47,25 @@ def equal(what, seen, wanted):
 class Link:
     """Two queue pairs of this process, connected to each other. What the one is asked to do is done to the other."""
 
-    def __init__(self, device, gid, shared=False):
+    def __init__(self, device, gid, shared=False, datagrams=False):
         self.context = Context(name=device)
         port = self.context.query_port(1)
         self.odp_caps = self.context.query_device_ex().odp_caps
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 100)
-        cap = QPCap(max_send_wr=16, max_recv_wr=16, max_send_sge=1, max_recv_sge=1)
+        cap = QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1)
         # shared: what is received goes to a shared receive queue.
-        self.srq = SRQ(self.pd, SrqInitAttr(SrqAttr(max_wr=16))) if shared else None
+        self.srq = SRQ(self.pd, SrqInitAttr(SrqAttr(max_wr=DEPTH))) if shared else None
+        kind = ibv_qp_type.IBV_QPT_UD if datagrams else ibv_qp_type.IBV_QPT_RC
         self.qps = []
         for _ in range(2):
             attr = QPAttr(port_num=1)
-            attr.qp_access_flags = ACCESS
-            self.qps.append(QP(self.pd, QPInitAttr(qp_type=ibv_qp_type.IBV_QPT_RC, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
+            attr.qp_access_flags, attr.qkey = ACCESS, QKEY
+            self.qps.append(QP(self.pd, QPInitAttr(qp_type=kind, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
+        way = AHAttr(port_num=1, dlid=port.lid, is_global=1, gr=GlobalRoute(dgid=self.context.query_gid(1, gid), sgid_index=gid))
+        self.ah = AH(self.pd, attr=way) if datagrams else None
+        if datagrams:
+            return
         for qp, peer in zip(self.qps, reversed(self.qps)):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags = ACCESS
@@ -66,8 +74,7 @@ class Link:
             attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt = 12, 7, 7
             # A second: the emulated machine may be slow.
             attr.timeout = 18
-            attr.ah_attr = AHAttr(port_num=1, dlid=port.lid, is_global=1,
-                                  gr=GlobalRoute(dgid=self.context.query_gid(1, gid), sgid_index=gid))
+            attr.ah_attr = way
             attr.dest_qp_num = peer.qp_num
             attr.rq_psn = attr.sq_psn = 1
             qp.to_rts(attr)
@@ -86,7 +93,7 @@ class Link:
             if time.monotonic() > end:
                 raise Failed(f"{completions} completions did not come")
 
-    def rdma(self, opcode, local, remote, at=0, remote_at=None, size=PAGE, add=None):
+    def post(self, opcode, local, remote, at=0, remote_at=None, size=PAGE, add=None):
         """READ, WRITE or an atomic operation on these places of two memory regions"""
         remote_at = at if remote_at is None else remote_at
         wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
@@ -96,13 +103,19 @@ class Link:
         else:
             wr.set_wr_atomic(remote.rkey, remote.buf + remote_at, add)
         self.qps[0].post_send(wr)
+
+    def rdma(self, *args, **options):
+        self.post(*args, **options)
         self.wait(1)
 
     def send(self, local, remote, at=0, remote_at=None, size=PAGE):
         remote_at = at if remote_at is None else remote_at
-        (self.srq or self.qps[1]).post_recv(RecvWR(num_sge=1, sg=[SGE(remote.buf + remote_at, size, remote.lkey)]))
-        self.qps[0].post_send(SendWR(num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
-                                     send_flags=ibv_send_flags.IBV_SEND_SIGNALED))
+        room = size + (GRH if self.ah else 0)
+        (self.srq or self.qps[1]).post_recv(RecvWR(num_sge=1, sg=[SGE(remote.buf + remote_at, room, remote.lkey)]))
+        wr = SendWR(num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)], send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
+        if self.ah:
+            wr.set_wr_ud(self.ah, self.qps[1].qp_num, QKEY)
+        self.qps[0].post_send(wr)
         self.wait(2)
 
 

@@ -490,13 +490,15 @@ static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struc
 TEST_F(svm, gone_during_fault)
 {
 	struct gpu *g = &self->gpu;
+	size_t bad = 0;
 
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
 	during_fault(_metadata, g, (struct range){ g->mem, PAGE }, g->mem);
 	EXPECT_EQ(*(uint32_t *)g->mem, 0);
 	for (size_t i = PAGE / 4; i < NPAGES * PAGE / 4; i++)
-		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+		bad += ((uint32_t *)g->mem)[i] != pattern(i, 1);
+	EXPECT_EQ(bad, 0);
 }
 
 static char *huge_in_vram(struct gpu *g)
@@ -512,22 +514,26 @@ static char *huge_in_vram(struct gpu *g)
 TEST_F(svm, huge_gone_during_fault)
 {
 	char *mem = huge_in_vram(&self->gpu);
+	size_t bad = 0;
 
 	ASSERT_NE(mem, NULL);
 	during_fault(_metadata, &self->gpu, (struct range){ mem, HUGE }, mem + 100 * PAGE);
 	for (size_t k = 0; k < HUGE / 4; k++)
-		ASSERT_EQ(((uint32_t *)mem)[k], 0);
+		bad += !!((uint32_t *)mem)[k];
+	EXPECT_EQ(bad, 0);
 }
 
 /* Another page of the same huge one, which is split for that: all others have what they had. */
 TEST_F(svm, huge_split_during_fault)
 {
 	char *mem = huge_in_vram(&self->gpu);
+	size_t bad = 0;
 
 	ASSERT_NE(mem, NULL);
 	during_fault(_metadata, &self->gpu, (struct range){ mem, PAGE }, mem + 100 * PAGE);
 	for (size_t k = 0; k < HUGE / 4; k++)
-		ASSERT_EQ(((uint32_t *)mem)[k], k < PAGE / 4 ? 0 : pattern(k, 3));
+		bad += ((uint32_t *)mem)[k] != (k < PAGE / 4 ? 0 : pattern(k, 3));
+	EXPECT_EQ(bad, 0);
 }
 
 /* The GPU mirrors one process: another one that has the file cannot move its memory with it. */

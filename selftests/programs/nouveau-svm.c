@@ -417,51 +417,6 @@ TEST_F(svm, huge_split)
 		ASSERT_EQ(((uint32_t *)mem)[k], pattern(k, 3));
 }
 
-/* Memory of the kernel that is in use, in KiB. */
-static long unreclaimable(void)
-{
-	FILE *f = fopen("/proc/meminfo", "r");
-	char line[128];
-	long kib = 0;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "SUnreclaim: %ld", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib;
-}
-
-#define SPLITS	32
-
-/*
- * The first fault on such a page, other than the first, moves nothing but splits the page; then the
- * access faults again. What it has allocated is two arrays of 4 KiB.
- */
-TEST_F(svm, huge_split_leak)
-{
-	struct gpu *g = &self->gpu;
-	char *mem = map(SPLITS * HUGE, MADV_HUGEPAGE);
-	long before = 0;
-
-	ASSERT_NE(mem, MAP_FAILED);
-	if (!access("/proc/slabinfo", F_OK))
-		SKIP(return, "with KASAN what is freed stays in use for a while");
-	for (int round = 0; round < 4; round++) {
-		if (round == 1)
-			before = unreclaimable();
-		ASSERT_EQ(to_vram(g->drm, mem, SPLITS * HUGE), 0);
-		ASSERT_EQ(pages_in_vram(mem, SPLITS * 512), SPLITS * 512);
-		for (char *huge = mem; huge < mem + SPLITS * HUGE; huge += HUGE) {
-			ASSERT_EQ(mprotect(huge + PAGE, PAGE, PROT_READ), 0);
-			huge[9 * PAGE] = 1;
-		}
-		ASSERT_EQ(mprotect(mem, SPLITS * HUGE, PROT_READ | PROT_WRITE), 0);
-		ASSERT_EQ(madvise(mem, SPLITS * HUGE, MADV_DONTNEED), 0);
-	}
-	EXPECT_LT(unreclaimable() - before, 3 * SPLITS * 8 / 2);
-}
-
 struct range {
 	char *mem;
 	size_t size;
@@ -474,35 +429,56 @@ static void *give_up(void *arg)
 	return madvise(r->mem, r->size, MADV_DONTNEED) ? "failed" : "done";
 }
 
-static void *look(void *page)
+struct faulter {
+	char *page;
+	volatile bool go;
+};
+
+static void *look(void *arg)
 {
-	*(volatile char *)page;
+	struct faulter *f = arg;
+
+	while (!f->go)
+		pause_ms(5);
+	*(volatile char *)f->page;
 	return NULL;
 }
 
 /*
  * One thread gives up memory while another one faults: that has found a page in VRAM, and waits as
- * the first one tells the GPU, which is slow. Then the first one goes on alone, as all this is on one
- * processor: what the other one has found is not there any more when it comes to migrate it.
+ * the first one tells the GPU, which is slow. Then it moves to the processor of the first one, which
+ * has a higher priority, and gets on when that has ended: what it has found is not there any more.
  */
 static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struct range gone,
 			 char *used)
 {
 	struct sched_param param = { .sched_priority = 1 };
+	struct faulter faulter = { used, false };
 	pthread_t first, second;
+	pthread_attr_t attr;
 	const char *result;
-	cpu_set_t one, all;
+	cpu_set_t cpu[2], all;
 
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
+	for (int i = 0; i < 2; i++) {
+		CPU_ZERO(&cpu[i]);
+		CPU_SET(i, &cpu[i]);
+	}
 	ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-	ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-	put(g->door, DOOR_SLOW, 800);
-	ASSERT_EQ(pthread_create(&first, NULL, give_up, &gone), 0);
-	pause_ms(200);
-	ASSERT_EQ(pthread_create(&second, NULL, look, used), 0);
-	pause_ms(200);
-	ASSERT_EQ(pthread_setschedparam(first, SCHED_FIFO, &param), 0);
+	ASSERT_EQ(sched_setaffinity(0, sizeof(cpu[1]), &cpu[1]), 0);
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(cpu[0]), &cpu[0]);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+	pthread_attr_setschedparam(&attr, &param);
+	/* It takes the mmap lock for writing, which the first one would not let happen. */
+	ASSERT_EQ(pthread_create(&second, NULL, look, &faulter), 0);
+	put(g->door, DOOR_SLOW, 600);
+	ASSERT_EQ(pthread_create(&first, &attr, give_up, &gone), 0);
+	pause_ms(150);
+	faulter.go = true;
+	pause_ms(150);
+	/* On a busy machine it may have ended by now: then nothing is shown. */
+	pthread_setaffinity_np(second, sizeof(cpu[0]), &cpu[0]);
 	ASSERT_EQ(pthread_join(first, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
 	ASSERT_EQ(pthread_join(second, NULL), 0);
@@ -514,13 +490,15 @@ static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struc
 TEST_F(svm, gone_during_fault)
 {
 	struct gpu *g = &self->gpu;
+	size_t bad = 0;
 
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
 	during_fault(_metadata, g, (struct range){ g->mem, PAGE }, g->mem);
 	EXPECT_EQ(*(uint32_t *)g->mem, 0);
 	for (size_t i = PAGE / 4; i < NPAGES * PAGE / 4; i++)
-		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+		bad += ((uint32_t *)g->mem)[i] != pattern(i, 1);
+	EXPECT_EQ(bad, 0);
 }
 
 static char *huge_in_vram(struct gpu *g)
@@ -536,22 +514,26 @@ static char *huge_in_vram(struct gpu *g)
 TEST_F(svm, huge_gone_during_fault)
 {
 	char *mem = huge_in_vram(&self->gpu);
+	size_t bad = 0;
 
 	ASSERT_NE(mem, NULL);
 	during_fault(_metadata, &self->gpu, (struct range){ mem, HUGE }, mem + 100 * PAGE);
 	for (size_t k = 0; k < HUGE / 4; k++)
-		ASSERT_EQ(((uint32_t *)mem)[k], 0);
+		bad += !!((uint32_t *)mem)[k];
+	EXPECT_EQ(bad, 0);
 }
 
 /* Another page of the same huge one, which is split for that: all others have what they had. */
 TEST_F(svm, huge_split_during_fault)
 {
 	char *mem = huge_in_vram(&self->gpu);
+	size_t bad = 0;
 
 	ASSERT_NE(mem, NULL);
 	during_fault(_metadata, &self->gpu, (struct range){ mem, PAGE }, mem + 100 * PAGE);
 	for (size_t k = 0; k < HUGE / 4; k++)
-		ASSERT_EQ(((uint32_t *)mem)[k], k < PAGE / 4 ? 0 : pattern(k, 3));
+		bad += ((uint32_t *)mem)[k] != (k < PAGE / 4 ? 0 : pattern(k, 3));
+	EXPECT_EQ(bad, 0);
 }
 
 /* The GPU mirrors one process: another one that has the file cannot move its memory with it. */

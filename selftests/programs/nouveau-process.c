@@ -315,6 +315,17 @@ TEST_F(process, faults_overflow)
 	EXPECT_GT(after.faults_lost, before.faults_lost);
 }
 
+/* The valid bit of an entry comes later than the entry. */
+TEST_F(process, faults_late)
+{
+	struct gpu *g = &self->gpu;
+
+	put(g->door, DOOR_LATE, 5);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
+	put(g->door, DOOR_LATE, 0);
+}
+
 /* ---- all of it at once ---- */
 
 #define SMALL	64

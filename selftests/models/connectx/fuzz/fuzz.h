@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the fuzzers share. The lowest bit of the first byte of an input is the scheme of page faults. */
+/* Shared by the fuzzers. Bit 0 of the first byte of an input is the scheme of page faults. */
 #ifndef FUZZ_H
 #define FUZZ_H
 

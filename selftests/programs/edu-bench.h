@@ -206,7 +206,7 @@ static inline struct edu_hmm_stats edu_stats(int fd)
 	return s;
 }
 
-/* What nouveau has reserved of BAR 1 for peers; what of this process is in VRAM; what has left it. */
+/* BAR 1 that nouveau has reserved for peers; memory of this process in VRAM; what has left it. */
 static inline struct hmm_dmirror_p2p_stats nouveau_stats(void)
 {
 	struct hmm_dmirror_p2p_stats s = {

@@ -34,8 +34,9 @@ FIXTURE_TEARDOWN(process)
 static void sizes(struct __test_metadata *_metadata, struct gpu *g, int advice)
 {
 	/* pages: from, how many */
-	static const size_t parts[][2] = { { 0, 1 },   { 0, 512 }, { 1, 15 },	 { 1, 512 },   { 15, 2 },
-					   { 16, 16 }, { 511, 2 }, { 511, 514 }, { 512, 513 } };
+	static const size_t parts[][2] = { { 0, 1 },   { 0, 512 }, { 1, 15 },	 { 1, 512 },
+					   { 15, 2 },  { 16, 16 }, { 511, 2 }, { 511, 514 },
+					   { 512, 513 } };
 	size_t all = 3 * HUGE;
 	char *mem = map(all, advice);
 

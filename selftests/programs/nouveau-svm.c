@@ -445,9 +445,10 @@ static void *look(void *arg)
 }
 
 /*
- * One thread gives up memory while another one faults: that has found a page in VRAM, and waits as
- * the first one tells the GPU, which is slow. Then it moves to the processor of the first one, which
- * has a higher priority, and gets on when that has ended: what it has found is not there any more.
+ * One thread gives up memory while another one faults. The second thread has found a page in VRAM,
+ * and waits while the first one tells the GPU, which is slow. Then it moves to the processor of the
+ * first one, which has a higher priority, and goes on when the first one has ended: the page that
+ * it has found is not there any more.
  */
 static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struct range gone,
 			 char *used)
@@ -689,8 +690,8 @@ static void *submit(void *arg)
 
 /*
  * A buffer of another client leaves VRAM by a copy that has to wait. Memory of the process does not
- * wait for it, in either direction. In the end the buffer goes before its pages do: with an IOMMU the
- * model looks.
+ * wait for it, in either direction. In the end the buffer goes before its pages do: with an IOMMU
+ * the model looks.
  */
 TEST_F(svm, beside_buffers)
 {
@@ -1331,11 +1332,12 @@ TEST_F(peer, handed_out_again)
  */
 TEST_F_TIMEOUT(peer, windows, 120)
 {
-	size_t size = BLOCKS * HUGE, n = size / PAGE, rounds = self->aperture / size + 1, left, there;
+	size_t size = BLOCKS * HUGE, n = size / PAGE, left, there;
+	size_t rounds = self->aperture / size + 1;
 	char *mem = map(rounds * size, MADV_HUGEPAGE);
 
 	ASSERT_NE(mem, MAP_FAILED);
-	/* The peer sees one part after the other. A block keeps its window as long as it is in use. */
+	/* The peer sees one part after the other. A block keeps its window while it is in use. */
 	for (size_t r = 0; r < rounds; r++) {
 		char *part = mem + r * size;
 

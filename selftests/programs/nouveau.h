@@ -217,7 +217,7 @@ static inline bool differs(uint64_t e, uint32_t flags, uint64_t addr, struct spa
 	int i;
 
 	if (flags & DOOR_SYSTEM) {
-		/* Present, or an entry for atomic access of the GPU. An IOMMU has other addresses. */
+		/* Present, or for atomic access of the GPU. An IOMMU has other addresses. */
 		if (!(e >> 62) || (access("/sys/class/iommu/dmar0", F_OK) && pfn != addr / PAGE))
 			return true;
 		/* Only what no other process has can be written. */
@@ -254,7 +254,7 @@ static inline size_t compare(struct gpu *self)
 		if (!pagemap(va, n, e))
 			return -1;
 		for (size_t i = 0; i < n; i++, va += PAGE, addr += PAGE) {
-			/* The kernel may have moved it just now, and then the GPU has it no more. */
+			/* If the kernel has moved it just now, the GPU has it no more. */
 			if (!differs(e[i], flags, addr, span) ||
 			    walk(self, (void *)va, &again) != flags || again != addr ||
 			    !pagemap(va, 1, &e[i]) || !differs(e[i], flags, addr, span))

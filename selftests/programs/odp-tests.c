@@ -1058,8 +1058,8 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	ASSERT_EQ(msg.event, UFFD_EVENT_PAGEFAULT);
 
 	/*
-	 * The first walk has come to an end, and 512 pages are in the list. Three of them go, with the
-	 * first one, where a walk begins that goes on behind it.
+	 * The first walk has come to an end, and 512 pages are in the list. Three of them go, with
+	 * the first one, where a walk begins that goes on behind it.
 	 */
 	ASSERT_EQ(madvise(mem, PAGE, MADV_DONTNEED), 0);
 	ASSERT_EQ(madvise(mem + 3 * PAGE, PAGE, MADV_DONTNEED), 0);

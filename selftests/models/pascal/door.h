@@ -43,7 +43,7 @@ enum door_op {
 	DOOR_PREFETCH,
 	DOOR_WALK,		/* what the page tables say of VA, with no look at a TLB */
 	DOOR_VRAM,		/* reads VRAM at VA, with no page table */
-	DOOR_NEXT,		/* as DOOR_WALK, of the first page that is mapped for a process, from VA on */
+	DOOR_NEXT,		/* as DOOR_WALK, of the first page from VA on that a process has */
 };
 
 enum door_status { DOOR_IDLE, DOOR_BUSY, DOOR_DONE, DOOR_FAILED };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the fuzzers share: a GPU that is set up as by a driver, and what a guest does. The lowest bit
- * of the first byte of an input puts all engines on one runlist.
+ * What the fuzzers share: a GPU that is set up as by a driver, and what a guest does. Bit 0 of the
+ * first byte of an input puts all engines on one runlist.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -12,7 +12,7 @@
 #define RAM_SIZE (4U << 20)
 #define VRAM_SIZE (64ULL << 20)
 
-/* Where things are in VRAM: instance blocks, page tables of three address spaces, what is mapped. */
+/* Places in VRAM: instance blocks, page tables of three address spaces, what is mapped. */
 #define INST 0x10000
 #define TABLES(space) (0x20000 + (space) * 0x10000)
 #define USERD 0x90000

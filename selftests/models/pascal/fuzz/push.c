@@ -44,8 +44,10 @@ static u16 fill_push(struct rec *r, u8 *data)
 		method(4, 0, 1), CE_CLASS, method(4, 0x240, 3), PB >> 32, (u32)PB + 0x2000, rnd(9),
 		method(4, 0x260, 2), rnd(3), rnd(3), method(4, 0x400, 8), from >> 32, from,
 		to >> 32, to, 1 << rnd(13), 1 << rnd(13), 1 << (rnd(2) ? rnd(13) : 19), 1 + rnd(2),
-		method(4, 0x700, 3), rnd(256), rnd(256), rnd(0x8000) | rnd(4) << 16 | rnd(4) << 20 | rnd(4) << 24,
-		method(4, 0x300, 1), 2 | 3 << 7 | rnd(4) << 9 | (rnd(4) ? 3 : rnd(4)) << 12 | rnd(3) << 3,
+		method(4, 0x700, 3), rnd(256), rnd(256),
+		rnd(0x8000) | rnd(4) << 16 | rnd(4) << 20 | rnd(4) << 24,
+		method(4, 0x300, 1),
+		2 | 3 << 7 | rnd(4) << 9 | (rnd(4) ? 3 : rnd(4)) << 12 | rnd(3) << 3,
 	};
 	const u32 semaphore[] = {
 		method(0, 0x10, 4), PB >> 32, (u32)PB + 0x2000 + rnd(8) * 16, rnd(4),
@@ -78,7 +80,10 @@ static u16 fill_runlist(struct rec *r, u8 *data)
 }
 
 const struct kind kinds[] = {
-	{ run_push, fill_push }, { run_push, fill_push }, { run_runlist, fill_runlist }, COMMON_KINDS
+	{ run_push, fill_push },
+	{ run_push, fill_push },
+	{ run_runlist, fill_runlist },
+	COMMON_KINDS
 };
 const unsigned int nkinds = ARRAY_SIZE(kinds);
 

@@ -281,7 +281,18 @@ join_runs() {
 				all[key] = all[key] (part ? (all[key] == "" ? "" : ",") : " -t ") test[i]
 			}
 		all[key] = all[key]
-	} END { for (i = 1; i <= n; i++) print order[i] all[order[i]] }'
+	} END {
+		# The kernel takes at most 32 arguments for init, so at most ten times -t.
+		for (i = 1; i <= n; i++) {
+			count = split(all[order[i]], test, " -t ")
+			if (count < 2) print order[i] all[order[i]]
+			for (j = 2; j <= count; j += 10) {
+				line = order[i]
+				for (k = j; k < j + 10 && k <= count; k++) line = line " -t " test[k]
+				print line
+			}
+		}
+	}'
 }
 
 # unmutated_passes KERNEL: build the kernel without mutants. It has to pass all runs of its mutants.

@@ -130,7 +130,8 @@ run() {
 	local rc=0
 	rm -rf "$2"
 	mkdir -p "$2"
-	kgit "$work" reset -q --hard
+	# A check that fails leaves another commit behind.
+	kgit "$work" checkout -q --detach -f "$4"
 	env OUT="$2" FROM="$3" TO="$4" PATCHES="$5" BUILD="$BUILD" WORK="$work" "$6/scripts/checks/$1/check" \
 		>"$tmp/line" 2>"$2/stderr" </dev/null || rc=$?
 	[ -s "$2/stderr" ] || rm -f "$2/stderr"

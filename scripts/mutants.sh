@@ -267,13 +267,13 @@ kernel_of() { header "$1" Run | sed 's/ .*//; q'; }
 # to one line with all of these tests
 join_runs() {
 	awk '{
-		key = $1; last = $NF; tests = ""; part = ""
+		key = $1; tests = ""; part = ""
 		for (i = 2; i <= NF; i++) {
 			if ($i == "-t") tests = tests " -t " $++i
 			else if (i == NF && split($i, word, ":") == 2) { part = word[1] ":"; tests = word[2]; key = key " " part }
 			else key = key " " $i
 		}
-		if (!(key in all)) { order[++n] = key; named[key] = tests != "" }
+		if (!(key in all)) order[++n] = key
 		count = split(tests, test, part ? "," : " -t ")
 		for (i = 1; i <= count; i++)
 			if (test[i] != "" && !((key, test[i]) in seen)) {

@@ -103,7 +103,8 @@ bool posted_tick(struct hca *h);
 
 /*
  * ATS: translations of the IOMMU that the device has asked for, and keeps until they are
- * invalidated. QEMU does not tell of invalidations of a device TLB, so what invalidates is DMA_UNMAP.
+ * invalidated. QEMU does not tell of invalidations of a device TLB, so what invalidates is
+ * DMA_UNMAP.
  */
 #define ATS_CTRL 0x106		/* in configuration space */
 #define ATC_PAGES 1024

@@ -274,7 +274,7 @@ static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 		mk->top = max(mk->top, i + 1);
 		/* Larger pages may reach beyond what is registered. */
 		if (ats_enabled(h) && mkey_ats(mk) && !ats_translates(h, entry & ~0xfffULL))
-			violation(h, "mkey %#x with ATS: MTT %lu is %#lx, which no IOMMU translates",
+			violation(h, "mkey %#x with ATS: no IOMMU translates MTT %lu, %#lx",
 				  mk->index, i, entry);
 		else if (MKC(mk, log_page_size) == 12 &&
 		    !dma_reaches(h, entry & ~0xfffULL, 4096, entry & MLX5_EN_WR) && !bad++)

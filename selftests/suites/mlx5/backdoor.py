@@ -16,7 +16,7 @@ BUSY, DONE, FAILED = 1, 2, 3
 NAMES = ("commands events interrupts completions umr_wqes page_faults memory_faults resumes resumes_with_error stale_resumes mkeys_enabled bytes_read "
          "bytes_written peer_bytes_read peer_bytes_written translations dma_maps dma_regions injected iommu_faults bad_commands bad_umrs "
          "violations").split()
-# Of the context of an mkey (mlx5_ifc_mkc_bits): relaxed ordering of writes and reads, ATS, and what tells mkeys apart. A mkey
+# Of the context of an mkey (mlx5_ifc_mkc_bits): relaxed ordering of writes and reads, ATS, and what tells mkeys apart. An mkey
 # from a pool may have room for up to twice as many translations as needed: translations_octword_size.
 RELAXED_WRITE, RELAXED_READ, ATS, VARIANT = 1 << 511 - 13, 1 << 511 - 473, 1 << 511 - 27, 0xff << 511 - 63 | 0xffffffff << 511 - 447
 

@@ -599,7 +599,7 @@ class Tests:
                             plain = context if plain is None else plain
                             # Nothing else changes.
                             seen = plain & (ordering | ATS), context ^ plain
-                            assert seen == (0, want if asked else 0), (reads, implicit, flags, before, asked, hex(context), hex(plain))
+                            assert seen == (0, want if asked else 0), (reads, implicit, flags, before, asked, hex(context ^ plain))
                             before = asked
                         mr.close()
         os.close(config)

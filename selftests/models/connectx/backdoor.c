@@ -27,9 +27,9 @@ enum {
 
 /*
  * Of guest memory; writing it to OP starts it. OP_WHERE: to which address does VA lead now? No page
- * fault, no DMA. OP_RELAXED: has the mkey relaxed ordering, 1 for reads, 2 for writes?
+ * fault, no DMA. OP_MKEY: the context of the mkey with the MTTs of VA; no DMA either.
  */
-enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_RELAXED = 4 };
+enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_MKEY = 4 };
 enum { IDLE, BUSY, DONE, FAILED };
 
 static void finish(struct hca *h, struct xfer *x, enum result r)
@@ -51,6 +51,16 @@ static void where(struct hca *h, struct channel *c)
 	memcpy(c->data, &x.iova, sizeof(x.iova));
 }
 
+static void context(struct hca *h, struct channel *c)
+{
+	struct xlat x;
+
+	translate(h, c->rkey, c->va, 1, ACC_READ | ACC_REMOTE, PD_ANY, &x);
+	c->status = x.leaf ? DONE : FAILED;
+	if (x.leaf)
+		memcpy(c->data, x.leaf->mkc, sizeof(x.leaf->mkc));
+}
+
 static void start(struct hca *h, struct channel *c)
 {
 	bool write = c->op == OP_WRITE;
@@ -62,8 +72,8 @@ static void start(struct hca *h, struct channel *c)
 
 	if (c->op == OP_WHERE)
 		where(h, c);
-	if (c->op == OP_RELAXED)
-		*(u32 *)c->data = mkey_relaxed(h, c->rkey);
+	if (c->op == OP_MKEY)
+		context(h, c);
 	if (c->status == BUSY || (c->op != OP_READ && c->op != OP_WRITE))
 		return;
 	remote.sge[0] = (struct sge){ .key = c->rkey, .va = c->va, .len = c->len };

@@ -56,9 +56,13 @@ static void general(struct hca *h, void *c)
 	CAP(cq_moderation, 1);
 	CAP(cq_oi, 1);
 
-	/* The model goes by no order, but shows what the driver chose: OP_RELAXED. */
+	CAP(ats, h->ats);
+
+	/* The model goes by no order, but shows what the driver chose: OP_MKEY. */
 	CAP(relaxed_ordering_write, 1);
-	CAP(relaxed_ordering_read, 1);
+	/* With ATS it depends on the configuration space, as newer adapters say. */
+	CAP(relaxed_ordering_read, !h->ats);
+	CAP(relaxed_ordering_read_pci_enabled, h->ats);
 	CAP(relaxed_ordering_write_umr, 1);
 	CAP(relaxed_ordering_read_umr, 1);
 

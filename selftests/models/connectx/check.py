@@ -72,8 +72,8 @@ class Layouts:
 
 
 class Driver(client.Client):
-    def __init__(self, model, ifc, bus_master=True, memory=False, seed=1, peer=None):
-        super().__init__([model, "-s", str(seed)] + ["-m"] * memory + ["-p", peer] * bool(peer), bus_master)
+    def __init__(self, model, ifc, bus_master=True, memory=False, seed=1, peer=None, ats=False):
+        super().__init__([model, "-s", str(seed)] + ["-m"] * memory + ["-a"] * ats + ["-p", peer] * bool(peer), bus_master)
         self.ifc, self.token, self.memory, self.taken = ifc, 1, memory, 0
         self.write(BAR0, 0x10, struct.pack(">I", 0))
         self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
@@ -530,6 +530,57 @@ def case_unmapped_after_destroy(new, random):
     d.command("destroy_mkey", 0x202, mkey_index=key >> 8)
     d.dma_unmap(NOWHERE, 0x2000)
     verdict(d, 0)
+
+
+def case_ats(new, random):
+    """A translation is asked for once, and again when it was invalidated; not without ATS in the mkey, nor before it is enabled"""
+    d = new(ats=True)
+    d.dma_map(NOWHERE, 0x1000, offset=0x200000)
+    mkc = {"access_mode_1_0": 1, "log_page_size": 12, "len": 0x1000, "ma_translation_mode": 1, "ptag": [NOWHERE | 3, 0]}
+    key, plain = d.mkey(**mkc), d.mkey(**{**mkc, "ma_translation_mode": 0})
+
+    def read(key, offset):
+        d.ram[offset:offset + 8] = struct.pack("<Q", offset)
+        assert d.door(1, key, 0, 8) == DONE
+        assert d.read(DOOR, 0x1000, 8) == struct.pack("<Q", offset)
+
+    read(key, 0x200000)
+    assert d.read(CONFIG, 0x100) == struct.pack("<I", 0x1000f)
+    d.write(CONFIG, 0x106, struct.pack("<H", 0x8000))
+    read(plain, 0x200000)
+    read(key, 0x200000)
+    read(key, 0x200000)
+    for k in key, plain:
+        d.command("destroy_mkey", 0x202, mkey_index=k >> 8)
+    d.dma_unmap(NOWHERE, 0x1000)
+    d.dma_map(NOWHERE, 0x1000, offset=0x201000)
+    read(d.mkey(**mkc), 0x201000)
+    _, seen, _ = d.end()
+    assert (seen["translations"], seen["violations"]) == (2, 0), seen
+
+
+def case_ats_stale(new, random):
+    """Mapped elsewhere without an invalidation: only DMA_UNMAP of all goes without"""
+    d = new(ats=True)
+    d.write(CONFIG, 0x106, struct.pack("<H", 0x8000))
+    key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ma_translation_mode=1, ptag=[0x200003, 0])
+    assert d.door(1, key, 0, 8) == DONE
+    d.ask(client.DMA_UNMAP, struct.pack("<IIQQ", 24, 2, 0, 0))
+    d.dma_map(0, SIZE - 0x1000, offset=0x1000)
+    d.door(1, key, 0, 8)
+    verdict(d, 1, violations=1)
+
+
+def case_ats_not_translated(new, random):
+    """A bus address in an mkey with ATS. Without ATS the peer can be reached."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/peer"
+        threading.Thread(target=client.PeerEnd(path).answer, args=(NOWHERE, bytearray(0x1000)), daemon=True).start()
+        for ats in 0, 1:
+            d = new(ats=True, peer=path)
+            d.write(CONFIG, 0x106, struct.pack("<H", 0x8000))
+            d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ma_translation_mode=ats, ptag=[NOWHERE | 3, 0])
+            verdict(d, ats, violations=ats)
 
 
 def case_left_behind(new, random):

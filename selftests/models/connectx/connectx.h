@@ -46,8 +46,9 @@ void *table_del(struct table *t, u32 id);
 #define STATS(X) \
 	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) \
 	X(memory_faults) X(resumes) X(resumes_with_error) X(stale_resumes) X(mkeys_enabled) \
-	X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(dma_maps) \
-	X(dma_regions) X(injected) X(iommu_faults) X(bad_commands) X(bad_umrs) X(violations)
+	X(bytes_read) X(bytes_written) X(peer_bytes_read) X(peer_bytes_written) X(translations) \
+	X(dma_maps) X(dma_regions) X(injected) X(iommu_faults) X(bad_commands) X(bad_umrs) \
+	X(violations)
 
 struct stats {
 #define X(name) u64 name;
@@ -99,6 +100,23 @@ void post_write(struct hca *h, u64 iova, const void *from, u64 len, bool far);
 void posted_push(struct hca *h);
 void posted_unmap(struct hca *h, u64 iova, u64 size);	/* this is about to go */
 bool posted_tick(struct hca *h);
+
+/*
+ * ATS: translations of the IOMMU that the device has asked for, and keeps until they are
+ * invalidated. QEMU does not tell of invalidations of a device TLB, so what invalidates is
+ * DMA_UNMAP.
+ */
+#define ATS_CTRL 0x106		/* in configuration space */
+#define ATC_PAGES 1024
+struct atc {
+	u64 page;
+	const u8 *ptr;		/* NULL: there is none */
+};
+
+bool ats_enabled(struct hca *h);
+bool ats_translates(struct hca *h, u64 iova);
+void ats_access(struct hca *h, u64 iova);
+void ats_invalidate(struct hca *h, u64 iova, u64 size);
 
 /* A queue in guest memory, described by a page list. */
 struct qbuf {
@@ -206,6 +224,7 @@ struct xlat {
 	u32 key;
 	u64 va;
 	const char *why;	/* why denied */
+	const struct mkey *leaf;	/* with the MTTs; NULL: none */
 };
 
 /*
@@ -223,8 +242,7 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 		      struct xlat *x);
 /* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
-/* OP_RELAXED of the back door */
-u32 mkey_relaxed(struct hca *h, u32 key);
+bool mkey_ats(const struct mkey *mk);
 /* How many MTTs in use lead to this memory. */
 u64 mtts_into(struct hca *h, u64 iova, u64 size);
 void mkey_free(struct hca *h, struct mkey *mk);
@@ -348,7 +366,7 @@ void qp_destroy(struct hca *h, struct qp *qp);
 
 /* ---- pci.c, backdoor.c ---- */
 
-void hca_init(struct hca *h, bool memory_scheme);
+void hca_init(struct hca *h, bool memory_scheme, bool ats);
 void hca_free(struct hca *h);
 const struct stats *stats(struct hca *h);
 void objects_free(struct hca *h, bool complain);
@@ -374,7 +392,7 @@ enum { CAP_TYPES = 64 };
 
 struct hca {
 	/* set by main() */
-	bool verbose, memory_scheme;
+	bool verbose, memory_scheme, ats;
 	const char *record;
 	u32 notes;
 
@@ -399,6 +417,7 @@ struct hca {
 	struct posted posted[MAX_POSTED];
 	u32 nposted;
 	u64 posted_until;
+	struct atc atc[ATC_PAGES];
 
 	struct channel channel[CHANNELS];
 	u16 fail_op, fail_in;

@@ -51,6 +51,8 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 		goto denied;
 	}
 	*n = to.len;
+	if (ats_enabled(h) && mkey_ats(to.leaf))
+		ats_access(h, to.iova);
 	s->far = dma_far(h, to.iova, n);
 	if (!s->far)
 		s->ptr = dma_ptr(h, to.iova, n, access & ACC_WRITE);

@@ -150,6 +150,41 @@ bool posted_tick(struct hca *h)
 	return h->nposted;
 }
 
+/* ---- ATS ---- */
+
+bool ats_enabled(struct hca *h)
+{
+	return h->config[ATS_CTRL + 1] & 0x80;
+}
+
+bool ats_translates(struct hca *h, u64 iova)
+{
+	return reach(h, iova, false);
+}
+
+void ats_access(struct hca *h, u64 iova)
+{
+	const struct dma_region *r = reach(h, iova, false);
+	u64 page = iova >> 12;
+	const u8 *ptr = r ? r->ptr + ((page << 12) - r->iova) : NULL;
+	struct atc *e = &h->atc[page % ATC_PAGES];
+
+	if (!e->ptr || e->page != page) {
+		h->stats.translations++;
+		*e = (struct atc){ page, ptr };
+	} else if (e->ptr != ptr) {
+		violation(h, "the translation of %#lx that the device keeps is stale", iova);
+		e->ptr = NULL;
+	}
+}
+
+void ats_invalidate(struct hca *h, u64 iova, u64 size)
+{
+	for (u32 i = 0; i < ATC_PAGES; i++)
+		if ((h->atc[i].page << 12) - iova < size)
+			h->atc[i].ptr = NULL;
+}
+
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len)
 {
 	while (len) {

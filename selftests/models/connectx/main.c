@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: connectx [-m] [-p PEER] [-r DIR] [-s SEED] [-v] SOCKET\n"
+	"usage: connectx [-a] [-m] [-p PEER] [-r DIR] [-s SEED] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a ConnectX-5 virtual\n"
 	"function for it.\n"
+	"  -a  has address translation services (ATS)\n"
 	"  -m  has the memory scheme of page faults, too; the driver then selects it\n"
 	"  -p  a socket of the model of another device, which is asked for what is not in RAM\n"
 	"  -r  leaves what the driver and QEMU send in DIR: seeds for the fuzzers\n"
@@ -23,13 +24,16 @@ int main(int argc, char **argv)
 {
 	static struct hca hca;
 	struct hca *h = &hca;
-	bool memory_scheme = false, verbose = false;
+	bool ats = false, memory_scheme = false, verbose = false;
 	const char *record = NULL, *peer = NULL;
 	u64 seed = now();
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "mp:r:s:v")) != -1) {
+	while ((opt = getopt(argc, argv, "amp:r:s:v")) != -1) {
 		switch (opt) {
+		case 'a':
+			ats = true;
+			break;
 		case 'm':
 			memory_scheme = true;
 			break;
@@ -55,7 +59,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stderr, NULL, _IOLBF, 0);
-	hca_init(h, memory_scheme);
+	hca_init(h, memory_scheme, ats);
 	h->verbose = verbose;
 	h->record = record;
 	h->peer.path = peer;

@@ -21,6 +21,11 @@ static u32 mode(const struct mkey *mk)
 	return MKC(mk, access_mode_4_2) << 2 | MKC(mk, access_mode_1_0);
 }
 
+bool mkey_ats(const struct mkey *mk)
+{
+	return mk && MKC(mk, ma_translation_mode);
+}
+
 /* Its MTTs say whether a page is there. */
 static bool can_fault(const struct mkey *mk)
 {
@@ -117,6 +122,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		x->iova = va;
 		return OK;
 	case MLX5_MKC_ACCESS_MODE_MTT:
+		x->leaf = mk;
 		return shift < 12 ? denied(x, "pages too small") :
 				    translate_mtt(mk, key, va, start, access, x);
 	case MLX5_MKC_ACCESS_MODE_KSM:
@@ -181,13 +187,6 @@ static void check_ksms(struct hca *h, u32 index)
 			break;
 		}
 	}
-}
-
-u32 mkey_relaxed(struct hca *h, u32 key)
-{
-	struct mkey *mk = find(h, key);
-
-	return mk ? MKC(mk, relaxed_ordering_read) | MKC(mk, relaxed_ordering_write) << 1 : 0;
 }
 
 u64 mtts_into(struct hca *h, u64 iova, u64 size)
@@ -274,7 +273,10 @@ static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 			continue;
 		mk->top = max(mk->top, i + 1);
 		/* Larger pages may reach beyond what is registered. */
-		if (MKC(mk, log_page_size) == 12 &&
+		if (ats_enabled(h) && mkey_ats(mk) && !ats_translates(h, entry & ~0xfffULL))
+			violation(h, "mkey %#x with ATS: no IOMMU translates MTT %lu, %#lx",
+				  mk->index, i, entry);
+		else if (MKC(mk, log_page_size) == 12 &&
 		    !dma_reaches(h, entry & ~0xfffULL, 4096, entry & MLX5_EN_WR) && !bad++)
 			violation(h, "mkey %#x: MTT %lu is %#lx, where the device cannot go",
 				  mk->index, i, entry);

@@ -7,6 +7,7 @@
 enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = VFIO_CONFIG };
 
 #define BUS_MASTER 4
+#define DEVCTL 0x48		/* of the capability PCI Express */
 
 #define UAR_FIRST 16		/* behind the initialisation segment */
 #define UAR_CQ 0x20
@@ -37,12 +38,17 @@ static void config_init(struct hca *h)
 	put(h, 0x40, 2, 0x9c10);	/* PCI Express, next: 0x9c */
 	put(h, 0x42, 2, 0x0002);	/* version 2, endpoint */
 	put(h, 0x44, 4, 0x10008fc1);	/* function level reset, 256 bytes */
+	put(h, DEVCTL, 2, 0x0010);	/* relaxed ordering */
 	put(h, 0x4c, 4, 0x00000043);	/* 8 GT/s, x4 */
 	put(h, 0x52, 2, 0x0043);
 	put(h, 0x9c, 2, 0x0011);	/* MSI-X */
 	put(h, 0x9e, 2, NVEC - 1);
 	put(h, 0xa0, 4, 0x00000002);	/* table: BAR 2 */
 	put(h, 0xa4, 4, 0x00000802);	/* pending bits: the same, 2048 */
+	if (h->ats) {
+		put(h, 0x100, 4, 0x0001000f);	/* ATS */
+		put(h, 0x104, 2, 0x0020);	/* aligned to pages */
+	}
 }
 
 /* ---- BAR 0 ---- */
@@ -174,8 +180,8 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 		break;
 	case REGION_CONFIG:
 		/*
-		 * QEMU has the BARs and MSI-X; of the rest only the command register means
-		 * something here.
+		 * QEMU has the BARs and MSI-X; of the rest only the command register, relaxed
+		 * ordering and the control register of ATS mean something here.
 		 */
 		if (off <= 4 && off + len > 4) {
 			u8 command = ((const u8 *)from)[4 - off];
@@ -184,6 +190,13 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 				hca_restart(h);
 			h->config[4] = command;
 		}
+		if (off <= DEVCTL && off + len > DEVCTL)
+			h->config[DEVCTL] = ((const u8 *)from)[DEVCTL - off];
+		for (u32 i = 0; h->ats && i < len; i++)
+			if (off + i == ATS_CTRL || off + i == ATS_CTRL + 1) {
+				h->config[off + i] = ((const u8 *)from)[i];
+				memset(h->atc, 0, sizeof(h->atc));
+			}
 		break;
 	}
 }
@@ -284,6 +297,8 @@ static void reset(struct vfio_user *v)
 
 	hca_restart(h);
 	h->config[4] = 0;
+	put(h, ATS_CTRL, 2, 0);
+	memset(h->atc, 0, sizeof(h->atc));
 }
 
 static bool tick(struct vfio_user *v)
@@ -306,6 +321,7 @@ static void unmap(struct vfio_user *v, u64 iova, u64 size)
 	u64 mtts = mtts_into(h, iova, size);
 
 	posted_unmap(h, iova, size);
+	ats_invalidate(h, iova, size);
 	if (mtts)
 		violation(h, "unmapped [%#lx, %#lx] while %lu MTTs in use lead there", iova,
 			  iova + (size - 1), mtts);
@@ -334,10 +350,11 @@ const struct stats *stats(struct hca *h)
 	return &h->stats;
 }
 
-void hca_init(struct hca *h, bool memory_scheme)
+void hca_init(struct hca *h, bool memory_scheme, bool ats)
 {
 	memset(h, 0, sizeof(*h));
 	h->memory_scheme = memory_scheme;
+	h->ats = ats;
 	h->seed = 1;
 	h->pd = (struct table){ .name = "PDs", .first = 1, .n = 16000 };
 	h->uar = (struct table){ .name = "UARs", .first = 16, .n = BAR0_SIZE / 4096 - 16 };

@@ -10,11 +10,15 @@ import time
 # Registers of a channel: selftests/models/connectx/backdoor.c
 RKEY, OP, VA, LEN, STATUS, FAIL, SLOW, SYNDROME, PLAIN, FAIL_STATUS, NAME = 0, 4, 8, 16, 20, 24, 28, 32, 36, 40, 44
 COUNTERS, DATA = 0x800, 0x1000
-READ, WRITE, WHERE, RELAXED = 1, 2, 3, 4
+READ, WRITE, WHERE, MKEY = 1, 2, 3, 4
 BUSY, DONE, FAILED = 1, 2, 3
 # STATS of connectx.h
 NAMES = ("commands events interrupts completions umr_wqes page_faults memory_faults resumes resumes_with_error stale_resumes mkeys_enabled bytes_read "
-         "bytes_written peer_bytes_read peer_bytes_written dma_maps dma_regions injected iommu_faults bad_commands bad_umrs violations").split()
+         "bytes_written peer_bytes_read peer_bytes_written translations dma_maps dma_regions injected iommu_faults bad_commands bad_umrs "
+         "violations").split()
+# Of the context of an mkey (mlx5_ifc_mkc_bits): relaxed ordering of writes and reads, ATS, and what tells mkeys apart. An mkey
+# from a pool may have room for up to twice as many translations as needed: translations_octword_size.
+RELAXED_WRITE, RELAXED_READ, ATS, VARIANT = 1 << 511 - 13, 1 << 511 - 473, 1 << 511 - 27, 0xff << 511 - 63 | 0xffffffff << 511 - 447
 
 
 class Door:
@@ -82,7 +86,9 @@ class Door:
             return None
         return self.regs[DATA // 4] | self.regs[DATA // 4 + 1] << 32
 
-    def relaxed(self, rkey):
-        """Has the mkey relaxed ordering? 1 for reads, 2 for writes"""
-        self.go(RELAXED, rkey, 0, 0)
-        return self.regs[DATA // 4]
+    def mkey(self, rkey, va):
+        """The context of the mkey that has the translation of this address, in an implicit region a child"""
+        self.go(MKEY, rkey, va, 1)
+        assert self.regs[STATUS // 4] == DONE, "no mkey has it"
+        at = DATA // 4
+        return int.from_bytes(struct.pack("<16I", *self.regs[at:at + 16]), "big")

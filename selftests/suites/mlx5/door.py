@@ -30,7 +30,7 @@ from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
 
-from backdoor import BUSY, DONE, FAILED, READ, STATUS, SYNDROME, WRITE, Door
+from backdoor import ATS, BUSY, DONE, FAILED, READ, RELAXED_READ, RELAXED_WRITE, STATUS, SYNDROME, VARIANT, WRITE, Door
 
 sys.path.append("/suites/rxe")
 from verbs import P2P, PAGE, Link, Skipped, limit
@@ -40,6 +40,8 @@ UMR, CREATE_MKEY, PAGE_FAULT_RESUME, NO_RES = 0x25, 0x200, 0x204, 0xf
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
+# Device control of the model, PCI_EXP_DEVCTL_RELAX_EN
+DEVCTL, RELAX_EN = 0x48, 0x10
 
 
 LIBC = ctypes.CDLL(None)
@@ -572,19 +574,56 @@ class Tests:
             mr.close()
 
     def test_relaxed(self):
-        """A region that may reach PCI peers has no relaxed ordering, whoever asks for both, and when"""
+        """A region that may reach PCI peers has relaxed ordering only with ATS, others never have ATS, whoever asks, and when"""
         m, a = self.memory(2)
         both = ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
         change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
-        for implicit in False, True:
-            for flags in 0, P2P:
-                for before in 0, both:
-                    mr = (MR(self.pd, 0, ODP | flags | before, implicit=True) if implicit else
-                          MR(self.pd, 2 * PAGE, ODP | flags | before, address=a))
-                    assert self.door.relaxed(mr.rkey) == (3 if before and not flags else 0), (implicit, flags, before)
-                    mr.rereg(change, access=ODP | flags | both)
-                    assert self.door.relaxed(mr.rkey) == (0 if flags else 3), (implicit, flags, before, "rereg")
-                    mr.close()
+        has_ats = os.environ["ATS"] == "1"
+        config = os.open(f"/sys/class/infiniband/{sys.argv[1]}/device/config", os.O_RDWR)
+        control, = os.pread(config, 1, DEVCTL)
+        # An adapter with ATS has relaxed ordering of reads if it is enabled in configuration space.
+        for reads in (False, True) if has_ats else (True,):
+            os.pwrite(config, bytes([control | RELAX_EN if reads else control & ~RELAX_EN]), DEVCTL)
+            ordering = RELAXED_WRITE | (RELAXED_READ if reads else 0)
+            for implicit in False, True:
+                plain = None
+                for flags, want in (0, ordering), (P2P, ordering | ATS if reads and has_ats else 0):
+                    for before in 0, both:
+                        mr = (MR(self.pd, 0, ODP | flags | before, implicit=True) if implicit else
+                              MR(self.pd, 2 * PAGE, ODP | flags | before, address=a))
+                        for asked in before, both, 0, both:
+                            if asked != before:
+                                mr.rereg(change, access=ODP | flags | asked)
+                            assert self.door.read(mr.rkey, a, 64) == m[:64]
+                            context = self.door.mkey(mr.rkey, a) & ~VARIANT
+                            plain = context if plain is None else plain
+                            # Nothing else changes.
+                            seen = plain & (ordering | ATS), context ^ plain
+                            assert seen == (0, want if asked else 0), (reads, implicit, flags, before, asked, hex(context ^ plain))
+                            before = asked
+                        mr.close()
+        os.close(config)
+
+    def test_translations(self):
+        """What the adapter has had translated by ATS it keeps, until the page goes"""
+        with open(f"/sys/class/infiniband/{sys.argv[1]}/device/config", "rb") as config:
+            config.seek(0x100)
+            header, _, control = struct.unpack("<IHH", config.read(8))
+        if header & 0xffff != 0xf or not control & 0x8000:
+            raise Skipped("no IOMMU translates for the adapter")
+        self.door.plain()
+        for flags, want in (0, 0), (P2P, 1):
+            m, a = self.memory(1)
+            mr = MR(self.pd, PAGE, ODP | flags | ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING, address=a)
+            for gone in True, False, True, False:
+                if gone:
+                    m.madvise(mmap.MADV_DONTNEED)
+                    m[:] = os.urandom(PAGE)
+                before = self.door.counters()["translations"]
+                assert self.door.read(mr.rkey, a, 64) == m[:64]
+                asked = self.door.counters()["translations"] - before
+                assert asked == want * gone, (flags, gone, asked)
+            mr.close()
 
     def test_qp_error(self):
         """A page that cannot be had is an error of the queue pair that asked for it, and of no other"""

@@ -39,7 +39,10 @@ parser.add_argument("--expect", choices=("ram", "stay", "any"), default="ram",
                     help="where pages are after the adapter used them: in RAM (default), still in device memory, or no matter")
 parser.add_argument("--pages", type=int, default=16, help="size of the memory (default: %(default)s)")
 parser.add_argument("--huge", action="store_true", help="in huge pages of 2 MiB")
+parser.add_argument("--relaxed", action="store_true", help="with relaxed ordering")
 args = parser.parse_args()
+if args.relaxed:
+    P2P |= ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
 
 HUGE = 2 << 20
 NPAGES = -(-args.pages * PAGE // HUGE) * HUGE // PAGE if args.huge else args.pages

@@ -40,7 +40,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		exit(2);
 	}
 	/* Once: from then on it is copied. */
-	hca_init(&h, false);
+	hca_init(&h, false, false);
 	for (u64 at = 0; at < RAM_END; at += RAM_SIZE)
 		if (dma_map(&h.dev.dma, at, RAM_SIZE, 0, 3, ram_fd))
 			abort();
@@ -215,7 +215,7 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	if (!size)
 		return 0;
 	memset(ram, 0, RAM_SIZE);
-	hca_init(h, *p & 1);
+	hca_init(h, *p & 1, *p & 2);
 	/* Small tables: their ends can be reached. */
 	h->pd.n = h->uar.n = h->xrcd.n = h->td.n = h->eq.n = 4;
 	h->cq.n = h->srq.n = 8;

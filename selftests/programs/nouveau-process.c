@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a process does to its memory while that is in VRAM, on the model of a GP100
+ * A process changes its memory while the memory is in VRAM, on the model of a GP100
  * (selftests/models/pascal). Each test ends with a comparison of the page tables of the GPU and of
  * the process.
  */
@@ -28,8 +28,8 @@ FIXTURE_TEARDOWN(process)
 /* ---- sizes ---- */
 
 /*
- * Around small and big pages of the GPU and huge pages, from places beside each other: what is to
- * move does, all around it stays.
+ * Ranges that begin and end near borders of small and big pages of the GPU and of huge pages. All
+ * requested pages move, and all pages around them stay.
  */
 static void sizes(struct __test_metadata *_metadata, struct gpu *g, int advice)
 {
@@ -67,7 +67,7 @@ TEST_F_TIMEOUT(process, sizes_huge, 120)
 
 /* ---- mremap() ---- */
 
-/* Memory keeps its place in VRAM, and the GPU finds it at the new address alone. */
+/* Memory keeps its place in VRAM, and the GPU finds it only at the new address. */
 static void remap(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size,
 		  size_t offset)
 {
@@ -175,8 +175,8 @@ static int protect(struct pager *p, char *mem, size_t size)
 }
 
 /*
- * Pages that the process itself provides: a fault of the GPU waits for them, and what is missing
- * does not move, for zeroes are not what the process would provide.
+ * The process itself provides the pages. A fault of the GPU waits for them. A missing page does not
+ * move, because VRAM would get zeroes instead of the data of the process.
  */
 TEST_F(process, userfault_missing)
 {
@@ -202,7 +202,7 @@ TEST_F(process, userfault_missing)
 	EXPECT_EQ(p.protect, 0);
 }
 
-/* A store of the GPU to what is write-protected waits until the process allows it, in VRAM, too. */
+/* A store of the GPU to write-protected memory waits until the process allows it, in VRAM, too. */
 static void write_protected(struct __test_metadata *_metadata, struct gpu *g, char *mem,
 			    size_t size, size_t unit)
 {
@@ -227,7 +227,7 @@ static void write_protected(struct __test_metadata *_metadata, struct gpu *g, ch
 		ASSERT_EQ(gpu(g, DOOR_STORE, mem + PAGE, 4), DOOR_DONE);
 		EXPECT_EQ(p.protect, i + 1);
 		EXPECT_EQ(((uint32_t *)mem)[PAGE / 4], 4711 + i);
-		/* And now by the CPU, which is what this is for. */
+		/* Now a store of the CPU, which is the usual case. */
 		ASSERT_EQ(to_vram(g->drm, mem, size), 0);
 		((uint32_t *)mem)[PAGE / 4] = pattern(PAGE / 4, 1);
 		put(g->door, DOOR_DATA, pattern(PAGE / 4, 1));
@@ -496,7 +496,7 @@ static void all_right(struct __test_metadata *_metadata, struct mix *m)
 	}
 }
 
-/* What a process does to its memory, in an order that only the seed knows. */
+/* A process changes its memory in an order that depends on the seed alone. */
 TEST_F_TIMEOUT(process, mixed, 300)
 {
 	static struct mix m;
@@ -575,7 +575,7 @@ FIXTURE_TEARDOWN(full)
 	close_gpu(_metadata, &self->gpu);
 }
 
-/* What fits moves, and the rest stays; what goes makes room for others. All of it is right. */
+/* Memory moves until VRAM is full. The rest moves when other memory has left. No data are lost. */
 TEST_F_TIMEOUT(full, huge, 120)
 {
 	struct gpu *g = &self->gpu;
@@ -607,7 +607,7 @@ TEST_F_TIMEOUT(full, huge, 120)
 		EXPECT_EQ(wrong(in_block(self, i), 64, i), i == first ? 16 : 0);
 }
 
-/* VRAM that is full of huge pages takes no small ones. They stay, and are right. */
+/* VRAM that is full of huge pages takes no small pages. These stay in RAM, with the right data. */
 TEST_F_TIMEOUT(full, small, 120)
 {
 	struct gpu *g = &self->gpu;

@@ -45,8 +45,8 @@ static int chunks(void)
 }
 
 /*
- * As many small pages as a chunk has fit in one. This test comes first: what huge pages leave
- * behind serves small ones, too.
+ * As many small pages as a chunk has fit in one. This test comes first, because chunks that huge
+ * pages leave behind are used for small pages, too.
  */
 TEST_F(svm, whole_chunk)
 {
@@ -54,7 +54,7 @@ TEST_F(svm, whole_chunk)
 	int before;
 
 	ASSERT_NE(mem, MAP_FAILED);
-	/* What has no page table moves as huge pages, whatever the advice. */
+	/* Memory without a page table moves as huge pages, whatever the advice. */
 	for (size_t i = 0; i < CHUNK; i += HUGE)
 		mem[i] = 1;
 	/* Others may have a chunk of huge pages. */
@@ -66,7 +66,7 @@ TEST_F(svm, whole_chunk)
 	EXPECT_EQ(chunks(), before);
 }
 
-/* It moves to VRAM by the copy engine, and comes back when the CPU touches it. */
+/* Memory moves to VRAM by the copy engine, and comes back when the CPU touches it. */
 TEST_F(svm, there_and_back)
 {
 	struct gpu *g = &self->gpu;
@@ -80,7 +80,7 @@ TEST_F(svm, there_and_back)
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 }
 
-/* The page tables of the GPU lead to VRAM, and what the process had is there. */
+/* The page tables of the GPU lead to VRAM, and the data of the process are there. */
 TEST_F(svm, what_vram_holds)
 {
 	struct gpu *g = &self->gpu;
@@ -151,7 +151,7 @@ TEST_F(svm, atomic)
 	}
 }
 
-/* What the process takes away, the GPU cannot reach any more. */
+/* The GPU cannot reach memory any more that the process has unmapped or protected. */
 TEST_F(svm, taken_away)
 {
 	struct gpu *g = &self->gpu;
@@ -188,7 +188,7 @@ TEST_F(svm, huge)
 	EXPECT_EQ(wrong(mem, HUGE, 3), 0);
 }
 
-/* A store to what the process may only read is cancelled, and the channel dies. */
+/* A store to read-only memory of the process is cancelled, and the channel dies. */
 static void cancel(struct __test_metadata *_metadata, struct gpu *g)
 {
 	struct stats before = stats(g->door), after;
@@ -247,7 +247,7 @@ TEST_F(svm, was_read_only_huge)
 	was_read_only(_metadata, &self->gpu, mem, HUGE);
 }
 
-/* After fork() it is so for both. What the GPU stores is the parent's, not the child's. */
+/* After fork() it is read-only for both. The parent sees stores of the GPU, the child does not. */
 TEST_F(svm, forked)
 {
 	struct gpu *g = &self->gpu;
@@ -368,8 +368,8 @@ TEST_F(svm, store_while_moving)
 }
 
 /*
- * The process gives up a page of a huge one, which is one PTE of the GPU: it reaches the page no
- * more, and the others are where they were, with what they had.
+ * The process gives up a page of a huge page, which is one PTE of the GPU. The GPU no longer
+ * reaches that page. The other pages keep their places and data.
  */
 static void in_parts(struct __test_metadata *_metadata, struct gpu *g, bool vram)
 {
@@ -386,7 +386,7 @@ static void in_parts(struct __test_metadata *_metadata, struct gpu *g, bool vram
 	EXPECT_EQ(walk(g, mem + 9 * PAGE, &addr) & DOOR_VALID, 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 11 * PAGE, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), pattern(11 * PAGE / 4, 3));
-	/* Not the first page first: it is where a copy of the wrong one would come from. */
+	/* Do not begin with the first page: a copy from the wrong place would read that page. */
 	for (int i = 511; i >= 0; i--)
 		for (size_t k = i * PAGE / 4; k < (i + 1) * PAGE / 4; k++)
 			ASSERT_EQ(((uint32_t *)mem)[k], i == 9 ? 0 : pattern(k, 3));
@@ -487,7 +487,7 @@ static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struc
 	ASSERT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-/* The page that faults: what it had does not come back. */
+/* The thread gives up the page that faults: its old data do not come back. */
 TEST_F(svm, gone_during_fault)
 {
 	struct gpu *g = &self->gpu;
@@ -524,7 +524,7 @@ TEST_F(svm, huge_gone_during_fault)
 	EXPECT_EQ(bad, 0);
 }
 
-/* Another page of the same huge one, which is split for that: all others have what they had. */
+/* Another page of the same huge page, which is split for that. All others keep their data. */
 TEST_F(svm, huge_split_during_fault)
 {
 	char *mem = huge_in_vram(&self->gpu);
@@ -552,7 +552,7 @@ TEST_F(svm, other_process)
 	EXPECT_EQ(status, 0);
 }
 
-/* What the process gives up while it moves, nobody maps when it has arrived. */
+/* Memory that the process gives up while it moves is not mapped when it has arrived. */
 TEST_F(svm, gone_while_moving)
 {
 	struct gpu *g = &self->gpu;
@@ -574,8 +574,8 @@ TEST_F(svm, gone_while_moving)
 }
 
 /*
- * The process puts a page into a hole while that moves: it has the page, and what VRAM had for the
- * hole is free. The GPU finds what the process has.
+ * The process puts a page into a hole while the hole moves. The process keeps its page, and the
+ * page of VRAM for the hole is freed. The GPU finds the page of the process.
  */
 TEST_F(svm, filled_while_moving)
 {
@@ -601,8 +601,8 @@ TEST_F(svm, filled_while_moving)
 }
 
 /*
- * An atomic operation and, behind it, a load of what is read-only, in one go: what is slow is the
- * fault of a third client, meanwhile these two come.
+ * An atomic operation and, behind it, a load of read-only memory are handled together: both faults
+ * arrive while the driver handles the slow fault of a third client.
  */
 TEST_F(svm, load_behind_atomic)
 {
@@ -745,7 +745,7 @@ static bool vm_sysctl(const char *name, long val, long *old)
 	return good;
 }
 
-/* No huge page of RAM is free. What is free is every other small page, so none can be made. */
+/* No huge page of RAM is free. Every other small page is free, so no huge page can be made. */
 static bool begin_famine(void)
 {
 	char *mem = map(CRUMBS, MADV_NOHUGEPAGE);
@@ -877,7 +877,7 @@ TEST_F(unbind, copy_there_fails)
 	ASSERT_TRUE(driver(self, "bind"));
 }
 
-/* A copy back that fails: what the CPU gets is SIGBUS, nothing that looks like data. */
+/* A copy back fails: the CPU gets SIGBUS and no wrong data. */
 TEST_F(unbind, copy_back_fails)
 {
 	struct gpu *g = &self->gpu;
@@ -1081,7 +1081,7 @@ TEST_F_TIMEOUT(sleep, device, 200)
 	after_sleep(_metadata, on);
 }
 
-/* A channel that has no time for a fence within 15 s: nothing sleeps, and all works as before. */
+/* A channel executes no fence within 15 s: nothing sleeps, and all works as before. */
 FIXTURE(sleepless)
 {
 	FIXTURE_DATA(unbind) on;
@@ -1133,7 +1133,7 @@ TEST_F_TIMEOUT(sleepless, device, 200)
 
 #define BLOCKS	16	/* huge pages: as many as edu_hmm mirrors at most */
 
-/* The driver takes nothing of BAR 1 for peers unless it is told to. */
+/* The driver reserves nothing of BAR 1 for peers unless it is told to. */
 TEST_F(svm, no_aperture)
 {
 	EXPECT_EQ(p2pmem("size"), ~0UL);
@@ -1196,7 +1196,7 @@ static int edu_dma(FIXTURE_DATA(peer) *self, void *mem, void *buf, size_t len, u
 	return ioctl(self->edu, EDU_HMM_DMA, &d);
 }
 
-/* How many of these pages the peer has as @how. */
+/* Return: how many of these pages the peer has mapped as @how. */
 static size_t pages_as(FIXTURE_DATA(peer) *self, void *mem, size_t n, int how)
 {
 	struct edu_hmm_state s = { .addr = (uintptr_t)mem,
@@ -1302,7 +1302,7 @@ TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 	}
 }
 
-/* Memory is freed with writes of the peer on their way: they miss who has it next. */
+/* Memory is freed while writes of the peer are in flight. They must not reach its next owner. */
 TEST_F(peer, handed_out_again)
 {
 	struct gpu *g = &self->gpu;
@@ -1327,8 +1327,8 @@ TEST_F(peer, handed_out_again)
 }
 
 /*
- * More blocks than there are windows in BAR 1: what gets none migrates, and none is wrong. When a
- * block is given up, its window serves another.
+ * More blocks than there are windows in BAR 1: a block without a window migrates, and all data are
+ * right. When a block is given up, another block gets its window.
  */
 TEST_F_TIMEOUT(peer, windows, 120)
 {

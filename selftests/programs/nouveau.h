@@ -129,7 +129,7 @@ static inline size_t wrong(const void *mem, size_t size, unsigned int seed)
 	return n;
 }
 
-/* What the process has of n pages. */
+/* The page table entries of the process for n pages. */
 static inline bool pagemap(uint64_t va, size_t n, uint64_t *e)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY);
@@ -146,7 +146,7 @@ static inline bool device_private(uint64_t e)
 	return e >> 62 == 1;
 }
 
-/* Of n pages, as many as are device-private. */
+/* Return: how many of n pages are device-private. */
 static inline size_t pages_in_vram(const void *mem, size_t n)
 {
 	size_t there = 0, k = 0;
@@ -220,7 +220,7 @@ static inline bool differs(uint64_t e, uint32_t flags, uint64_t addr, struct spa
 		/* Present, or for atomic access of the GPU. An IOMMU has other addresses. */
 		if (!(e >> 62) || (access("/sys/class/iommu/dmar0", F_OK) && pfn != addr / PAGE))
 			return true;
-		/* Only what no other process has can be written. */
+		/* A page that is shared with another process is not writable. */
 		return e >> 63 && !(flags & DOOR_READ_ONLY) && !(e >> 56 & 1);
 	}
 	if (!device_private(e))
@@ -254,7 +254,7 @@ static inline size_t compare(struct gpu *self)
 		if (!pagemap(va, n, e))
 			return -1;
 		for (size_t i = 0; i < n; i++, va += PAGE, addr += PAGE) {
-			/* If the kernel has moved it just now, the GPU has it no more. */
+			/* If the kernel has just moved the page, the GPU no longer maps it. */
 			if (!differs(e[i], flags, addr, span) ||
 			    walk(self, (void *)va, &again) != flags || again != addr ||
 			    !pagemap(va, 1, &e[i]) || !differs(e[i], flags, addr, span))
@@ -359,12 +359,12 @@ static inline void close_gpu(struct __test_metadata *_metadata, struct gpu *self
 {
 	struct stats s;
 
-	/* Whatever a test that failed has left. */
+	/* A test that failed may have left settings behind. */
 	for (unsigned int at = DOOR_HOLD; at <= DOOR_FAIL; at += 4)
 		put(self->door, at, 0);
 	put(self->door, DOOR_BACKWARDS, 0);
 	EXPECT_EQ(compare(self), 0);
-	/* The driver is idle: what it has taken from the page tables, no TLB may still have. */
+	/* The driver is idle: no TLB may hold an entry that the page tables no longer have. */
 	put(self->door, DOOR_CHECK, 1);
 	s = stats(self->door);
 	EXPECT_EQ(s.violations, 0);

@@ -413,7 +413,7 @@ def case_posted(new, random):
         key = make()
 
         def write():
-            """That it is late is seen only if the look is soon enough."""
+            """Only a read that is early enough can show that the write is late."""
             for _ in range(200):
                 data = random.randbytes(8)
                 d.write(DOOR, 0x1000, data)
@@ -448,7 +448,7 @@ def case_posted(new, random):
 
 
 def case_ksm_leads_nowhere(new, random):
-    """An mkey is destroyed to which KSMs lead; in the right order it is none's fault"""
+    """Destroying an mkey while KSMs lead to it is a violation. In the right order it is none"""
     for first, second, violations in (1, 2, 1), (2, 1, 0):
         d = new()
         keys = d.objects()
@@ -650,7 +650,7 @@ def case_dead(new, random):
 
 
 def case_no_event_queue(new, random):
-    """A page fault that nobody is told of is an error"""
+    """A page fault is an error if no event queue reports it"""
     d = new()
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[0x200003, 0])
     assert d.door(1, key, 0x1000, 8) == FAILED
@@ -658,7 +658,7 @@ def case_no_event_queue(new, random):
 
 
 def slow_keys(d, memory):
-    """An mkey of single bytes, and one of so many pieces of that that it would take hours"""
+    """An mkey of single bytes, and an mkey of so many pieces of it that an access would take hours"""
     bytewise = d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[1 << 32 | memory, 0x200000] * 4096)
     return bytewise, d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[4096 << 32 | bytewise, 0] * 4096)
 

@@ -428,7 +428,7 @@ u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd)
 		note(h, "UMR: the WQE is too short");
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 	}
-	/* What went by the old translations arrives before the UMR is done. */
+	/* Writes that used the old translations arrive before the UMR is done. */
 	posted_push(h);
 	memcpy(&ctrl, seg, sizeof(ctrl));
 	memcpy(aligned, mkey_seg, sizeof(aligned));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BAR 1 and BAR 2: windows to what their page tables say. Writes to BAR 1 are posted: they arrive
- * when something makes them, which a driver has to do before the GPU looks for them.
+ * BAR 1 and BAR 2: windows to the memory that their page tables map. Writes to BAR 1 are posted.
+ * The driver has to flush them before the GPU reads the data.
  *
  * Source: envytools (0x001704, 0x001714, 0x070000). Inferred from nouveau: 0x001710
  * (nvkm/subdev/bar/gm107.c), the flush (bar/g84.c), and that an error in BAR 1 is an MMU fault of

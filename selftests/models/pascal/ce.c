@@ -118,7 +118,7 @@ static bool remap(struct gpu *g, u32 chid, const struct end *in, const struct en
 	return true;
 }
 
-/* It has finished: so say the semaphore, and an interrupt. */
+/* The copy has finished: write the semaphore, and raise an interrupt. */
 static enum step finished(struct gpu *g, u32 chid, u32 launch)
 {
 	const u32 *r = g->chan[chid].ce;
@@ -146,7 +146,7 @@ static void moved(struct gpu *g, const struct end *e, u64 lines, u64 pitch, u64 
 		mmu_copied(g, e->where, e->addr + y * pitch, len, e->how);
 }
 
-/* Bytes that so many elements are in the destination. */
+/* The size of so many elements in the destination, in bytes. */
 static u64 remapped(const u32 *r, u64 n)
 {
 	u32 map = r[REMAP / 4];

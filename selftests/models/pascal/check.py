@@ -86,7 +86,7 @@ class Driver(client.Client):
     # ---- page tables: five tables of each address space, a page each, for 1 GiB from a 2 MiB page on ----
 
     def pte(self, space, va, pte, shift=12):
-        """Where it is: tables of small pages are behind each other, one for each of the first 8 times 2 MiB"""
+        """Address of a table. The tables of small pages follow each other, one for each of the first 8 times 2 MiB"""
         tables = TABLES + space * 0x10000
         pd0 = tables + 0x3000 + (va >> 21 & 255) * 16
         index = (va >> 21) - (self.base[space] >> 21)
@@ -156,7 +156,7 @@ class Driver(client.Client):
         self.write(BAR1, 0x48c if second else 0x28c, struct.pack("<I", 1 if second else self.put))
 
     def copy(self, src, dst, size, flags=0, semaphore=0, physical=(True, True), targets=(0, 0), lines=1, second=False):
-        """By the copy engine; the semaphore gets this value when it has finished"""
+        """Copies by the copy engine, which writes this value to the semaphore at the end"""
         inc = lambda method, *values: (1 << 29 | len(values) << 16 | 4 << 13 | method >> 2, *values)
         launch = 2 | 3 << 7 | 1 << 9 | physical[0] << 12 | physical[1] << 13 | (1 << 3 if semaphore else 0) | flags
         self.push(*inc(0, 0xc0b5), *inc(0x240, PB + 0x2000 >> 32, PB + 0x2000 & 0xffffffff, semaphore),
@@ -178,7 +178,7 @@ class Driver(client.Client):
         return self.read(DOOR, n * K["DOOR_SIZE"] + K["DOOR_DATA"], size)
 
     def gpu(self, op, va, size=4, data=None, n=0, chid=1):
-        """A client of a GPC; its status"""
+        """Makes a request as a client of a GPC. Returns its status"""
         at = n * K["DOOR_SIZE"]
         if data:
             self.write(DOOR, at + K["DOOR_DATA"], data)
@@ -189,7 +189,7 @@ class Driver(client.Client):
         return self.status(n)
 
     def entry(self, i):
-        """Of the fault buffer: instance, address, client, access, reason, GPC, valid"""
+        """An entry of the fault buffer: instance, address, client, access, reason, GPC, valid"""
         inst, va, _, word, info = struct.unpack("<QQQII", self.vram(FAULT_BUFFER + i * 32, size=32))
         return inst, va, info >> 8 & 127, info >> 16 & 7, info & 31, info >> 24 & 31, info >> 31
 
@@ -208,7 +208,7 @@ def verdict(driver, code=0, **counters):
 
 
 def case_identity(new, random):
-    """What the chip says of itself; a VBIOS whose bytes add up to zero"""
+    """The identity of the chip, and a VBIOS whose bytes add up to zero"""
     d = new()
     assert d.rd(0) == 0x130000a1 and d.rd(4) == 0
     assert d.read(CONFIG, 0, 4) == bytes.fromhex("de10f815")
@@ -235,7 +235,7 @@ def case_page_sizes(new, random):
 
 
 def case_both_sizes(new, random):
-    """A valid big PTE is before the small one; an invalid one with the privilege bit says that there is none"""
+    """A valid big PTE has priority over the small ones. An invalid big PTE with the privilege bit means that no small ones exist"""
     d = new()
     d.vram(DATA, b"small")
     d.vram(DATA + 0x10000, b"big__")
@@ -251,7 +251,7 @@ def case_both_sizes(new, random):
 
 
 def case_sparse(new, random):
-    """Reads as zeroes, and drops what is written"""
+    """A sparse page reads as zeroes and drops writes"""
     d = new()
     d.pte(0, VA, VOL)
     assert d.gpu("STORE", VA, data=b"lost") == DONE
@@ -263,7 +263,7 @@ def case_sparse(new, random):
 
 
 def case_replay(new, random):
-    """A load of nothing: a fault, an interrupt, a PTE, a replay"""
+    """A load from an unmapped page faults and raises an interrupt. It succeeds after a PTE is written and the fault is replayed"""
     d = new()
     d.vram(DATA, b"data")
     assert d.gpu("LOAD", VA + 0x4010) == BUSY
@@ -285,7 +285,7 @@ def case_replay(new, random):
 
 
 def case_access_rights(new, random):
-    """Stores to read-only pages, atomics where they are disabled; the faults say so"""
+    """Stores to read-only pages and disabled atomics fault with the right reason"""
     d = new()
     d.pte(0, VA, DATA >> 4 | V | RO)
     d.pte(0, VA + 0x1000, DATA >> 4 | V | NO_ATOMIC)
@@ -303,7 +303,7 @@ def case_access_rights(new, random):
 
 
 def case_cancel(new, random):
-    """Targeted: of this client alone, and the fault becomes a fatal one of GR"""
+    """A targeted cancel concerns only this client. Its fault becomes a fatal fault of GR"""
     d = new()
     for n in 0, 1:
         assert d.gpu("LOAD", VA + 0x1000 * n, n=n) == BUSY
@@ -331,7 +331,7 @@ def case_not_replayable(new, random):
 
 
 def case_stale(new, random):
-    """What is not invalidated is used still, and found by the check"""
+    """An entry that was not invalidated is still used. The check finds it"""
     d = new()
     d.vram(DATA, b"old_")
     d.vram(DATA + 0x1000, b"new_")
@@ -368,7 +368,7 @@ def case_other_directory(new, random):
 
 
 def case_stale_too_long(new, random):
-    """A use of a stale entry, and no invalidation for two seconds"""
+    """A stale entry is used, and no invalidation follows within two seconds"""
     d = new()
     d.pte(0, VA, DATA >> 4 | V)
     assert d.gpu("LOAD", VA) == DONE
@@ -379,7 +379,7 @@ def case_stale_too_long(new, random):
 
 
 def case_copied_while_writable(new, random):
-    """The source of a copy must not be what a process can write, by a TLB or a page table; what it can only read may"""
+    """A process must not be able to write the source of a copy, by a TLB or a page table. It may be able to read it"""
     for flags, loaded, mapped, wrong in (0, True, False, 1), (0, False, True, 1), (RO, True, True, 0):
         d = new()
         d.pte(0, VA, DATA >> 4 | V | flags)
@@ -391,7 +391,7 @@ def case_copied_while_writable(new, random):
 
 
 def case_copied_to_mapped(new, random):
-    """Where a copy goes, a process must not come: the page was free"""
+    """A process must not reach the destination of a copy, because that page was free"""
     for shift, loaded, mapped, wrong in (12, True, False, 1), (12, False, True, 1), (21, False, True, 1), (12, False, False, 0):
         d = new()
         at = DATA if shift == 12 else 4 << 21
@@ -404,7 +404,7 @@ def case_copied_to_mapped(new, random):
 
 
 def case_next(new, random):
-    """What is mapped, one after the other, in pages of each size"""
+    """The back door lists mapped pages of each size, one after the other"""
     d = new()
     found = []
     d.pte(0, VA, 4 << 21 >> 4 | V, 21)
@@ -442,7 +442,7 @@ def case_backwards(new, random):
 
 
 def case_unmapped_in_tlb(new, random):
-    """Memory goes while a TLB leads there; after an invalidation it may"""
+    """Memory must not be unmapped from the device while a TLB leads to it. After an invalidation it may be"""
     for right in False, True:
         d = new()
         d.dma_map(NOWHERE, 0x1000)
@@ -477,7 +477,7 @@ def case_no_bus_master(new, random):
 
 
 def case_posted_writes(new, random):
-    """Writes to BAR 1 arrive when BAR 1 is read, or, but for -p read, flushed"""
+    """Writes to BAR 1 arrive when BAR 1 is read or, without -p read, flushed"""
     for options, by_flush in ((), True), (("-p", "read"), False), (("-p", "no"), None):
         d = new(*options)
         d.write(BAR1, 0x10000, b"late")
@@ -494,7 +494,7 @@ def case_posted_writes(new, random):
 
 
 def case_peer(new, random):
-    """The model of another device asks for BAR 1 by where the bus has it"""
+    """The model of another device accesses BAR 1 at its address on the bus"""
     at, size = 0x240000000, 256 << 20
     with tempfile.TemporaryDirectory() as folder:
         d = new("-l", folder + "/peer")
@@ -517,7 +517,7 @@ def case_peer(new, random):
 
 
 def case_bar_fault(new, random):
-    """Where the page tables have nothing, and when it is off"""
+    """Accesses to BAR 1 fail where nothing is mapped, and while it is disabled"""
     for off in False, True:
         d = new()
         if off:
@@ -554,7 +554,7 @@ def case_copy(new, random):
 
 
 def case_fill(new, random):
-    """Two constants and nothing of a source; a component that is not written stays"""
+    """A copy of two constants that reads no source. A component that is not written keeps its value"""
     d = new()
     d.vram(DATA, b"\xee" * 64)
     inc = lambda method, *values: (1 << 29 | len(values) << 16 | 4 << 13 | method >> 2, *values)
@@ -569,7 +569,7 @@ def case_fill(new, random):
 
 
 def case_copy_fault(new, random):
-    """Fatal, of unit CE0 and its client of the hub; the channel does nothing more"""
+    """The fault is fatal and names unit CE0 and its client of the hub. The channel stops"""
     d = new()
     d.copy(VA, DATA, 0x1000, semaphore=1, physical=(False, True))
     assert d.semaphore() == 0 and d.rd(0x259c) == 1 << 0x15
@@ -582,7 +582,7 @@ def case_copy_fault(new, random):
 
 
 def case_held_copies(new, random):
-    """Two copies are held; one is let go, then all"""
+    """Two copies are held. One is released, then all"""
     d = new()
     d.knob("HOLD", 1)
     d.copy(DATA, DATA + 0x1000, 16, semaphore=1)
@@ -605,7 +605,7 @@ def case_held_copies(new, random):
 
 
 def case_slow(new, random):
-    """Copies that begin late; an invalidation that takes a while, and is in force then"""
+    """Delayed copies, and a slow invalidation that takes effect at its end"""
     d = new()
     d.knob("DELAY", 300)
     begin = time.monotonic()
@@ -628,7 +628,7 @@ def case_slow(new, random):
 
 
 def case_failing_copy(new, random):
-    """The second one from now"""
+    """The second copy from now on fails"""
     d = new()
     d.knob("FAIL", 2)
     for value in 1, 2:
@@ -652,7 +652,7 @@ def case_semaphores(new, random):
 
 
 def case_odd_faults(new, random):
-    """Twice, with the valid bit late, and more of them than the buffer has room for"""
+    """Faults are sent twice, with a late valid bit, and in larger numbers than the buffer can hold"""
     d = new()
     d.knob("AGAIN", 1)
     d.knob("LATE", 100)
@@ -672,7 +672,7 @@ def case_odd_faults(new, random):
 
 
 def case_off_the_bus(new, random):
-    """All ones, until the device is bus master again"""
+    """Reads return all ones until bus mastering is enabled again"""
     d = new()
     d.knob("GONE", 1)
     assert d.rd(0) == 0xffffffff and d.read(BAR1, 0x10000) == b"\xff" * 4
@@ -727,7 +727,7 @@ def case_sleep(new, random):
 
 
 def case_unknown(new, random):
-    """Registers and methods that nobody has looked at, each access counted"""
+    """Accesses to unknown registers and methods are counted"""
     d = new()
     d.rd(0x123450)
     d.wr(0x123450, 1)

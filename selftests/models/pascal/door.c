@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The back door, BAR 5: what a shader would do, asked by a program in the guest that maps the BAR;
- * and knobs. A real GP100 has nothing there.
+ * The back door, BAR 5. A program in the guest maps it, makes the accesses of a shader and sets
+ * knobs. A real GP100 has nothing there.
  *
  * Each client of 64 KiB is a page of registers (little endian) and a buffer. It acts as one of a
  * GPC, in the address space of a channel, through page tables and TLB. Its faults are replayable.

@@ -58,7 +58,7 @@ static bool enter(struct gpu *g, const u32 *e)
 	return true;
 }
 
-/* It has been entered, and perhaps lost: in both cases its client waits. */
+/* The fault was entered, or lost because the buffer is full. In both cases its client waits. */
 bool fault_replayable(struct gpu *g, u32 chid, u64 va, enum access how, enum reason reason, u32 gpc,
 		      u32 client)
 {

@@ -8,8 +8,8 @@
  * USERD. Inferred without a source: that copy engines have runlists of their own, from 1 on, and
  * where in the instance block the objects of a channel are remembered while it is not bound.
  *
- * Each doorbell runs its channel until it is idle, has to wait, or its turn is over; those that
- * wait are looked at again every few milliseconds.
+ * Each doorbell runs its channel until it is idle, has to wait, or its turn is over. Waiting
+ * channels are tried again every few milliseconds.
  */
 #include "pascal.h"
 
@@ -149,7 +149,7 @@ static enum step method(struct gpu *g, u32 chid, u32 subc, u32 method, u32 val)
 
 enum { OP_INC = 1, OP_NON_INC = 3, OP_IMMEDIATE = 4, OP_ONE_INC = 5 };
 
-/* What is left of the segment. */
+/* The rest of the segment. */
 static enum step segment(struct gpu *g, u32 chid)
 {
 	struct chan *c = &g->chan[chid];

@@ -9,12 +9,12 @@
  * registers are (0x100c80, 0x100cb8, 0x100cbc, 0x100cec), bit 2 (hub only), bits 4 and 5 of the
  * directory base that make faults replayable.
  *
- * What is copied as physical memory is a page that the driver moves to VRAM or from it. A process
- * must not be able to write it meanwhile, for what it writes would be lost. Where it goes is free
- * until then: no page table and no TLB of a process may lead there.
+ * The driver copies by physical addresses only when it moves a page to VRAM or from it. A process
+ * must not be able to write the source meanwhile, because the write would be lost. The destination
+ * is free until then: no page table and no TLB of a process may lead there.
  *
  * A TLB entry that the page table denies is not an error while the driver changes it: between its
- * write and its invalidation the GPU may use the old one. It is one if such a use was seen and no
+ * write and its invalidation the GPU may use the old one. It is an error if the GPU used it and no
  * invalidation comes within STALE_MS, or if the driver says that it has finished (mmu_check()).
  */
 #include "pascal.h"
@@ -343,7 +343,7 @@ static void moved(struct gpu *g, const struct moved *m, const char *what, u64 va
 		  va);
 }
 
-/* Marks what page tables of processes lead to, or says which entry leads to what is moved. */
+/* Marks pages that page tables of processes map, or finds the entry that maps the moved page. */
 static void look(struct gpu *g, const struct moved *m)
 {
 	u32 steps = TURN;
@@ -546,7 +546,7 @@ bool mmu_read(struct gpu *g, u32 at, u32 *val)
 	switch (at) {
 	case CTRL:
 		expire(g);
-		/* How many more it would take, and whether there is none. */
+		/* How many more invalidations can be queued, and whether none is pending. */
 		*val = (g->regs[CTRL / 4] & ~0x00ff8000U) | 0x00ff0000 |
 		       (g->invalidation.busy ? 0 : BIT(15));
 		return true;

@@ -42,7 +42,7 @@ void violation(struct gpu *g, const char *fmt, ...) __attribute__((format(printf
 
 enum aperture { VRAM, PEER, COHERENT, NONCOHERENT };	/* as in a PTE */
 
-/* At most *len bytes. NULL: there is nothing, and that has been counted. */
+/* At most *len bytes. NULL: no memory is there, and the error has been counted. */
 u8 *memory(struct gpu *g, enum aperture where, u64 addr, u64 *len, bool write);
 u32 vram_read(struct gpu *g, u64 addr);
 u64 vram_read64(struct gpu *g, u64 addr);
@@ -104,7 +104,7 @@ struct mmu_fault {
 	enum reason reason;
 };
 
-/* What the page tables say now, with no look at the TLB. pdb: as in an instance block. */
+/* Translates by the page tables alone, without the TLB. pdb: as in an instance block. */
 void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x);
 /* The first page from *va on that is mapped. False: there is none within so many steps. */
 bool mmu_next(struct gpu *g, u64 pdb, u64 *va, struct xlat *x, u32 *steps);
@@ -118,7 +118,7 @@ bool mmu_tick(struct gpu *g);
 void mmu_unmapped(struct gpu *g, u64 iova, u64 size);
 /* The driver moves a page from here (READ), or to here. */
 void mmu_copied(struct gpu *g, enum aperture where, u64 addr, u64 len, enum access how);
-/* The driver is idle: no TLB may hold what the page tables do not say. */
+/* The driver is idle: no TLB may hold an entry that the page tables do not have. */
 void mmu_check(struct gpu *g);
 
 /* ---- bar.c ---- */
@@ -137,7 +137,7 @@ struct posted_write {
 
 /* ---- fault.c ---- */
 
-/* Of a client that can replay. False: it cannot, here and now. */
+/* A fault of a client that can replay. False: it cannot be replayed at present. */
 bool fault_replayable(struct gpu *g, u32 chid, u64 va, enum access how, enum reason reason, u32 gpc,
 		      u32 client);
 void fault_fatal(struct gpu *g, u32 unit, u64 inst, u64 va, enum access how, enum reason reason,

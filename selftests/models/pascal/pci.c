@@ -75,7 +75,7 @@ bool pci_write(struct gpu *g, u32 at, u32 val)
 	return at == MIRROR + 0x50;
 }
 
-/* As after power on, but for what PCI has. */
+/* The state after power on, except for configuration space. */
 static void restart(struct gpu *g)
 {
 	madvise(g->regs, BAR0_SIZE, MADV_DONTNEED);	/* zeroes */
@@ -91,7 +91,7 @@ static void restart(struct gpu *g)
 	door_reset(g);
 }
 
-/* After D3 nothing is as it was, and VRAM has to be set up before it can be used. */
+/* After D3 all state is lost, and VRAM has to be set up before it can be used. */
 static void power(struct gpu *g, u8 state)
 {
 	if ((g->config[PMCSR] & D3) == D3 && !(state & D3)) {
@@ -193,7 +193,7 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 	}
 }
 
-/* As QEMU does it: in parts of 8 bytes, each of which is posted by itself. */
+/* In parts of 8 bytes, as QEMU does it. Each part is posted separately. */
 static u64 peer(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write)
 {
 	struct gpu *g = container_of(v, struct gpu, dev);
@@ -259,7 +259,7 @@ const struct stats *stats(struct gpu *g)
 	return &g->stats;
 }
 
-/* VRAM costs what is written to it. */
+/* VRAM takes memory of the host only where it is written. */
 static void *sparse_memory(u64 size)
 {
 	int fd = memfd_create("vram", MFD_CLOEXEC);

@@ -101,7 +101,7 @@ class Client:
         return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
 
     def end(self):
-        """Exit status, counters, what it said"""
+        """Exit status, counters and output of the model"""
         self.sock.close()
         out, _ = self.model.communicate(timeout=120)
         self.said.seek(0)

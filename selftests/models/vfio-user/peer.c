@@ -47,7 +47,7 @@ void peer_answer(struct vfio_user *v)
 	    m.len > sizeof(m.data))
 		return;
 	m.room = v->ops->peer(v, m.addr, m.data, m.len, m.write);
-	/* Who does not take it has given up waiting. */
+	/* If sending fails, the requester has given up waiting. */
 	sendto(v->peer, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&from, size);
 }
 

@@ -282,6 +282,8 @@ TEST_F(process, killed)
 	pause_ms(300);
 	ASSERT_EQ(kill(child, SIGKILL), 0);
 	pause_ms(300);
+	/* Its pages must not be freed before the GPU has copied them. */
+	EXPECT_EQ(waitpid(child, &status, WNOHANG), 0);
 	put(g->door, DOOR_HOLD, 0);
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_TRUE(WIFSIGNALED(status));

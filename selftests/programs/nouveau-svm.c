@@ -714,7 +714,10 @@ TEST_F(svm, beside_buffers)
 	ASSERT_EQ(pthread_join(thread, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
 	EXPECT_GT(stats(g->door).copies, after.copies);
+	/* A worker unmaps the buffer. The invalidation is slow, so that pages freed too early are noticed. */
+	put(g->door, DOOR_SLOW, 200);
 	close(other.drm);
+	put(g->door, DOOR_SLOW, 0);
 }
 
 #define CRUMBS	(256UL << 20)

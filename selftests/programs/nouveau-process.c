@@ -255,7 +255,7 @@ TEST_F(process, userfault_protected_huge)
 
 /* ---- the end of a process ---- */
 
-/* It is killed while its memory moves and the GPU waits with a fault: VRAM serves others. */
+/* The process is killed while its memory moves to VRAM. Afterwards others can use that VRAM. */
 TEST_F(process, killed)
 {
 	struct gpu *g = &self->gpu, other;

@@ -690,8 +690,8 @@ static void *submit(void *arg)
 
 /*
  * A buffer of another client leaves VRAM by a copy that has to wait. Memory of the process does not
- * wait for it, in either direction. In the end the buffer goes before its pages do: with an IOMMU
- * the model looks.
+ * wait for it, in either direction. In the end the buffer is unmapped before its pages are freed.
+ * With an IOMMU the model checks this.
  */
 TEST_F(svm, beside_buffers)
 {
@@ -714,7 +714,7 @@ TEST_F(svm, beside_buffers)
 	ASSERT_EQ(pthread_join(thread, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
 	EXPECT_GT(stats(g->door).copies, after.copies);
-	/* A worker unmaps the buffer. The invalidation is slow, so that pages freed too early are noticed. */
+	/* A worker unmaps the buffer. Pages that are freed before that are seen if it is slow. */
 	put(g->door, DOOR_SLOW, 200);
 	close(other.drm);
 	put(g->door, DOOR_SLOW, 0);

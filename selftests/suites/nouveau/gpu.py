@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The back door of the model of a GP100: what a shader would do, at addresses of this process."""
+"""The back door of the model of a GP100: loads and stores of a shader at addresses of this process."""
 
 import ctypes
 import fcntl
@@ -8,11 +8,11 @@ import os
 import struct
 import time
 
-# Registers of a client, what it does, and how that ends: selftests/models/pascal/door.h
+# Registers of a client, operations and their status: selftests/models/pascal/door.h
 CHID, OP, VA, LEN, STATUS, FAIL, COUNTERS, DATA = 0x00, 0x04, 0x08, 0x10, 0x14, 0x118, 0x800, 0x1000
 LOAD, STORE = 1, 2
 BUSY, DONE = 1, 2
-# DOOR_STATS there, as far as they are of use here
+# The first of DOOR_STATS there
 NAMES = "register_reads register_writes bar1_reads bar1_writes bar1_queued bar2_accesses interrupts pushes copies copied_bytes".split()
 SIZE = 8 * 65536
 
@@ -24,7 +24,7 @@ COPY_ENGINE = 0x30
 
 class Gpu:
     def __init__(self, driver):
-        """driver: a file of nouveau, with the memory of this process, SVM_INIT"""
+        """driver: an open file of nouveau on which this process has called SVM_INIT"""
         number = os.fstat(driver.fileno()).st_rdev
         path = f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device/resource5"
         if not os.path.exists(path) or os.stat(path).st_size != SIZE:
@@ -57,7 +57,7 @@ class Gpu:
         return struct.pack(f"<{size // 4}I", *self.regs[DATA // 4:(DATA + size) // 4])
 
     def fail_copy(self):
-        """The next one"""
+        """Let the next copy fail."""
         self.regs[FAIL // 4] = 1
 
     def counters(self):

@@ -107,7 +107,7 @@ tree_version() {
 # The compiler. kconfig writes the versions of rustc and pahole into the configuration, although these kernels use neither.
 # Then two machines could not share ccache objects.
 # shellcheck disable=SC2034
-make_tools=(CC='ccache gcc' HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
+make_tools=(CC="$TOP/scripts/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
 # version_does VERSION: is it the version of the base, or a later one of the same cycle? For 7.3-rc7 also 7.3-rc8, 7.3 and
 # 7.3.1, but not 7.3-rc6.

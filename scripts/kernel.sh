@@ -52,7 +52,7 @@ again) [ $# -ge 3 ] || {
 esac
 shift
 
-# DEPEND: ccache learns from the compiler which files are included. Preprocessing twice makes a cold build a sixth longer.
+# DEPEND: ccache learns from the compiler which files are included (see also ccache-gcc.sh). Preprocessing twice makes a cold build a sixth longer.
 export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
 # The same source gives the same kernel on each machine and at each time.
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
@@ -116,7 +116,7 @@ stamp() {
 	} | sha256sum | cut -c 1-16)"
 	printf 'config %s\n' "$(sha256sum "$out/.config" | cut -c 1-16)"
 	printf 'compiler %s\n' "$(gcc --version | sed -n 1p)"
-	printf 'recipe %s\n' "$(sha256sum "$TOP/scripts/kernel.sh" | cut -c 1-16)"
+	printf 'recipe %s\n' "$(cat "$TOP"/scripts/{kernel,ccache-gcc}.sh | sha256sum | cut -c 1-16)"
 }
 
 # up_to_date: is the kernel as it should be? Also sets want.

@@ -101,7 +101,7 @@ static u8 disable_hca(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-/* Bit n: version n of the interface is there. */
+/* Bit n: version n of the interface is supported. */
 static u8 query_issi(struct hca *h, struct cmd_io *io)
 {
 	MLX5_SET(query_issi_out, io->out, supported_issi_dw0, 1);
@@ -396,7 +396,7 @@ void cmd_doorbell(struct hca *h, u32 vector)
 			h->held |= 1U << i;
 			continue;
 		}
-		/* By the state before the command: its end is not told to an EQ that it made. */
+		/* Before the command, because an EQ does not report the command that created it. */
 		table_for_each(&h->eq, e, eq)
 			events |= eq->mask[0] >> MLX5_EVENT_TYPE_CMD & 1;
 		h->stats.commands++;

@@ -658,7 +658,7 @@ def case_no_event_queue(new, random):
 
 
 def slow_keys(d, memory):
-    """An mkey of single bytes, and an mkey of so many pieces of it that an access would take hours"""
+    """Creates an mkey of single bytes, and an mkey of many pieces of the first one. An access by the second would take hours"""
     bytewise = d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[1 << 32 | memory, 0x200000] * 4096)
     return bytewise, d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[4096 << 32 | bytewise, 0] * 4096)
 

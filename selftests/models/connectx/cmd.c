@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The command interface: a page of 64-byte slots in guest memory, a doorbell in the initialisation
- * segment, and mailboxes for what does not fit into 16 bytes.
+ * segment, and mailboxes for the data behind the first 16 bytes.
  *
  * To add a command: write a function of type cmd_fn that reads io->in, writes io->out (both by
  * MLX5_GET and MLX5_SET) and returns a MLX5_CMD_STAT_*, and add a line to the table. Both buffers
- * are as large as the layouts of mlx5_ifc.h ask, or larger; what lies behind the layout (a page
+ * are at least as large as the layouts of mlx5_ifc.h. The length of data behind a layout (a page
  * list) must be checked against io->inlen, io->outlen.
  */
 #include "connectx.h"

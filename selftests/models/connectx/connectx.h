@@ -98,7 +98,7 @@ struct posted {
 
 void post_write(struct hca *h, u64 iova, const void *from, u64 len, bool far);
 void posted_push(struct hca *h);
-void posted_unmap(struct hca *h, u64 iova, u64 size);	/* call it before */
+void posted_unmap(struct hca *h, u64 iova, u64 size);	/* before the memory is unmapped */
 bool posted_tick(struct hca *h);
 
 /*

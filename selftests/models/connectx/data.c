@@ -41,7 +41,7 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 	if (r == PAGE_FAULT) {
 		if (fault_raise(h, x, e == &x->dst, sge, off, access, &to))
 			return PAGE_FAULT;
-		x->why = "page fault that cannot be told";
+		x->why = "page fault that cannot be reported";
 		goto denied;
 	}
 	x->why = to.why;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Page faults: the device tells the driver by an event and parks what it was doing until
+ * Page faults: the device reports them to the driver by an event, and parks the operation until
  * PAGE_FAULT_RESUME. In the transport scheme the event names the WQE, or the remote access, that
  * faults; in the memory scheme the mkey and address.
  */

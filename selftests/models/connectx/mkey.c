@@ -258,7 +258,7 @@ void mkey_unbind(struct hca *h, u32 key)
 	h->stats.mkeys_enabled--;
 }
 
-/* What the driver wrote to entries [at, at + n) of the translations. */
+/* Checks the MTTs that the driver wrote to entries [at, at + n) of the translations. */
 static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 {
 	u32 bad = 0;
@@ -272,7 +272,7 @@ static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 		if (!(entry & (MLX5_EN_RD | MLX5_EN_WR)))
 			continue;
 		mk->top = max(mk->top, i + 1);
-		/* Larger pages may reach beyond what is registered. */
+		/* Larger pages may reach beyond the registered memory. */
 		if (ats_enabled(h) && mkey_ats(mk) && !ats_translates(h, entry & ~0xfffULL))
 			violation(h, "mkey %#x with ATS: no IOMMU translates MTT %lu, %#lx",
 				  mk->index, i, entry);

@@ -466,7 +466,7 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 	case MLX5_QP_ST_MLX:
 	case MLX5_QP_ST_QP0:
 	case MLX5_QP_ST_QP1:
-		/* Management datagrams: nobody is there to answer. */
+		/* Management datagrams are dropped, because nobody would answer. */
 		wqe_done(h, qp, 0, 0);
 		return true;
 	}

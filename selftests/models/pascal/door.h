@@ -26,7 +26,7 @@ enum {
 	DOOR_LATE = 0x110,	/* the valid bit of a fault comes this many ms later */
 	DOOR_AGAIN = 0x114,	/* each fault is reported this many more times */
 	DOOR_FAIL = 0x118,	/* N: the Nth copy from now fails */
-	DOOR_POSTED = 0x11c,	/* what lets writes to BAR 1 arrive: enum posted */
+	DOOR_POSTED = 0x11c,	/* what flushes writes to BAR 1: enum posted */
 	DOOR_CHECK = 0x120,	/* written: the driver is idle; nothing stale may be in a TLB */
 	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
 	DOOR_BACKWARDS = 0x128,	/* waiting channels continue in reverse order */

@@ -93,7 +93,7 @@ enum reason {
 
 struct xlat {
 	bool valid, sparse, read_only, no_atomic;
-	u8 shift;		/* of the page, or of what is not mapped */
+	u8 shift;		/* of the page, or of the range that is not mapped */
 	enum aperture where;
 	enum reason reason;	/* if it is neither valid nor sparse */
 	u64 addr;
@@ -127,7 +127,7 @@ u64 bar_pdb(struct gpu *g, u32 bar);	/* 1 or 2; 0: it is off */
 void bar_access(struct gpu *g, u32 bar, u64 off, void *buf, u32 len, bool write);
 void bar_flush(struct gpu *g, bool by_read);
 
-enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what lets peers' writes arrive */
+enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what flushes writes to BAR 1 */
 
 struct posted_write {
 	u64 off;
@@ -237,9 +237,9 @@ struct gpu {
 
 	struct vfio_user dev;
 	u8 config[4096];
-	u64 bar1;		/* where BAR 1 is: what was written to the register */
+	u64 bar1;		/* address of BAR 1, as written to the register */
 	u8 bios[BIOS_SIZE];
-	u32 *regs;		/* BAR0_SIZE bytes: what plain registers hold */
+	u32 *regs;		/* BAR0_SIZE bytes: values of the plain registers */
 	u8 *seen;		/* unknown registers that were logged */
 	u8 *vram;
 	u8 imem[1024], dmem[4096];	/* code and data of the PMU */

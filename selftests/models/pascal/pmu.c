@@ -5,7 +5,7 @@
  * VRAM.
  *
  * Source: envytools (hwdocs/falcon/io.rst, memory.rst): the ports to code and data memory. Inferred
- * from nouveau: what has to be where, and how the program says that it is done
+ * from nouveau: the place of each part, and how the program says that it is done
  * (nvkm/subdev/devinit/gm200.c).
  */
 #include "pascal.h"

@@ -44,7 +44,7 @@ struct header {
 
 struct msg {
 	struct header h;
-	u32 len;		/* of what follows the header */
+	u32 len;		/* of the body */
 	int fd[MAX_FDS];
 	unsigned int nfd;
 	u8 body[MAX_MSG];

@@ -35,7 +35,7 @@ struct dma_region {
 struct dma {
 	struct dma_region *map;		/* sorted */
 	size_t nmap, room;
-	u64 maps;			/* how many were mapped so far */
+	u64 maps;			/* number of mappings so far */
 };
 
 int dma_map(struct dma *d, u64 iova, u64 size, u64 offset, u32 prot, int fd);

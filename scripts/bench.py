@@ -20,8 +20,8 @@ from statistics import median
 
 FAIL, USAGE = 1, 2
 
-# The budget of callers that do not ask for aliases, relative to the base. A snapshot with private pages of others in all of 512
-# entries calls a function for each to compare the owner, and does nothing else.
+# The budget of callers that do not ask for aliases, relative to the base. In a snapshot of 512 entries that are all private pages
+# of another owner, each entry costs a call that compares the owner, and nothing else.
 MAY_TAKE = 1.03
 MAY_TAKE_OF = {r"other\.pte\.look": 1.10}
 # These cases wait for a grace period or another thread, whose time varies.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Remove what was built.
+# Remove build products, results, and the cache.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/series.sh"

@@ -13,7 +13,7 @@ Applies the patches in order to another kernel, and prints one word per patch:
   clean     applies exactly
   offset    applies at another line of its files
   merge     applies only by a three-way merge; review it and export it again
-  there     the kernel has it already, as far as later patches let one see this
+  there     the kernel seems to have it already (later patches can hide this)
   conflict  does not apply, with the list of files; it is left out, so patches that
             need it conflict, too
 BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A

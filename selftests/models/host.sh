@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=bash
-# What the programs "host" of suites with a model have in common. Sourced.
+# Sourced by the programs "host" of the suites that have a model.
 
 n=0 status=0
 # part NAME COMMAND...: one subtest.
@@ -14,7 +14,8 @@ part() {
 	echo "ok $n $1"
 }
 
-# fuzz MODEL SECONDS: as the part behind the first one, and the last; if that is more than a minute, bugs that must be found, too.
+# fuzz MODEL SECONDS: fuzz the model as the next subtest, then exit. With more than a minute, one more subtest checks that the
+# fuzzers find the bugs of fuzz/mutants.
 fuzz() {
 	part fuzz "$TOP/selftests/models/fuzz/run" "$1" "$2"
 	[ "$2" -le 60 ] || part fuzz-mutants "$TOP/selftests/models/fuzz/run" "$1" --mutants 60

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The back door, BAR 4: what a remote peer would ask of the device, asked by a program in the guest
- * that maps the BAR. Each channel of 64 KiB is a page of registers (little endian) and a buffer.
- * The access takes the way of an RDMA read or write that arrives by the wire: rkey, translation,
- * page fault, resume, DMA. Longer accesses go round in the buffer.
+ * The back door, BAR 4: a program in the guest maps the BAR and makes the requests of a remote
+ * peer. Each channel of 64 KiB is a page of registers (little endian) and a buffer. The model
+ * handles an access like an RDMA READ or WRITE from the wire: rkey, translation, page fault,
+ * resume, DMA. Longer accesses wrap around in the buffer.
  */
 #include "connectx.h"
 
 enum {
 	RKEY = 0x00, OP = 0x04, VA = 0x08, LEN = 0x10, STATUS = 0x14,
-	/* Low half: opcode of a command, or of UMR; high half: that many of them from now fails. */
+	/* Low half: opcode of a command, or of UMR; high half N: the Nth from now fails. */
 	FAIL = 0x18,
 	SLOW = 0x1c,		/* low half: the same; high half: each of them takes that many ms */
 	/*
-	 * The firmware dies of it, until the driver starts anew; 0xff: off the bus, until it is bus
-	 * master again.
+	 * The firmware is dead, with this syndrome, until the driver restarts it; 0xff: the device
+	 * is off the bus until it is bus master again.
 	 */
 	SYNDROME = 0x20,
 	PLAIN = 0x24,	/* 1: nothing at random, and as few page faults as can be */
-	/* Low half: status of a failing command, 0: an internal error; high half: so many more. */
+	/* Low half: status of failing commands, 0: internal error; high half: how many more. */
 	FAIL_STATUS = 0x28,
 	NAME = 0x2c,	/* the mkey that page faults of the memory scheme name; 0: their own */
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
@@ -26,8 +26,9 @@ enum {
 };
 
 /*
- * Of guest memory; writing it to OP starts it. OP_WHERE: to which address does VA lead now? No page
- * fault, no DMA. OP_MKEY: the context of the mkey with the MTTs of VA; no DMA either.
+ * Writing one of these to OP starts it. OP_READ and OP_WRITE access guest memory. OP_WHERE: to
+ * which address does VA lead now? OP_MKEY: the context of the mkey with the MTTs of VA. The last
+ * two raise no page fault and do no DMA.
  */
 enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_MKEY = 4 };
 enum { IDLE, BUSY, DONE, FAILED };
@@ -118,7 +119,7 @@ bool hold(struct hca *h, u64 *until, u16 op)
 		*until = now() + h->slow_ms;
 		h->dev.ticking = true;
 	} else if (!*until && op == MLX5_OPCODE_UMR && once_in(h, 64)) {
-		/* Until it is done others may go by what it changes. */
+		/* Until it is done, other operations may use the old translations. */
 		*until = now() + 1;
 		h->dev.ticking = true;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the device says it can do. What is not listed is 0: not there. */
+/* The capabilities of the device. All that are not listed are 0: not supported. */
 #include "connectx.h"
 
 #include <stdlib.h>
@@ -43,13 +43,13 @@ static void general(struct hca *h, void *c)
 	CAP(max_sgl_for_optimized_performance, 32);
 	CAP(log_pg_sz, 12);
 	CAP(log_uar_page_sz, 0);
-	CAP(uar_sz, 2);			/* MiB, log: all of the BAR */
+	CAP(uar_sz, 2);			/* log2 of MiB: the whole BAR */
 	CAP(bf, 1);
 	CAP(log_bf_reg_size, 9);
 	CAP(rc, 1);
 	CAP(uc, 1);
 	CAP(ud, 1);
-	CAP(xrc, 1);			/* mlx5_ib does not start without */
+	CAP(xrc, 1);			/* mlx5_ib does not start without it */
 	CAP(qkv, 1);
 	CAP(pkv, 1);
 	CAP(atomic, 1);
@@ -58,9 +58,9 @@ static void general(struct hca *h, void *c)
 
 	CAP(ats, h->ats);
 
-	/* The model goes by no order, but shows what the driver chose: OP_MKEY. */
+	/* They change nothing in the model, but OP_MKEY shows what the driver chose. */
 	CAP(relaxed_ordering_write, 1);
-	/* With ATS it depends on the configuration space, as newer adapters say. */
+	/* With ATS, as in newer adapters, this depends on the configuration space. */
 	CAP(relaxed_ordering_read, !h->ats);
 	CAP(relaxed_ordering_read_pci_enabled, h->ats);
 	CAP(relaxed_ordering_write_umr, 1);
@@ -72,7 +72,7 @@ static void general(struct hca *h, void *c)
 	CAP(umr_extended_translation_offset, 1);
 	CAP(imaicl, 1);			/* memory windows */
 
-	/* On-demand paging; the next two for implicit MRs. */
+	/* On-demand paging. Implicit MRs need the last two. */
 	CAP(pg, 1);
 	CAP(fixed_buffer_size, 1);
 	CAP(null_mkey, 1);
@@ -104,7 +104,7 @@ static void odp(struct hca *h, void *c)
 	if (!h->memory_scheme)
 		return;
 	odp_scheme(MLX5_ADDR_OF(odp_cap, c, memory_page_fault_scheme_cap));
-	/* Without prefetch the driver does not select it. */
+	/* Without prefetch the driver does not select this scheme. */
 	MLX5_SET(odp_cap, c, memory_page_fault_scheme_cap.page_prefetch, 1);
 	MLX5_SET(odp_cap, c, mem_page_fault, 1);
 }
@@ -138,7 +138,7 @@ void caps_init(struct hca *h)
 		kinds[i].fill(h, h->cap_max[type]);
 		memcpy(h->cap_cur[type], h->cap_max[type], CAP_SIZE);
 	}
-	/* What the driver must choose before it is on. */
+	/* These are off until the driver turns them on. */
 	MLX5_SET(odp_cap, h->cap_cur[ODP], mem_page_fault, 0);
 	MLX5_SET(atomic_caps, h->cap_cur[ATOMIC], atomic_req_8B_endianness_mode, 0);
 }
@@ -163,7 +163,7 @@ u8 set_hca_cap(struct hca *h, struct cmd_io *io)
 
 	if (type >= CAP_TYPES || !h->cap_max[type])
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
-	/* Of these the driver passes only what it sets. */
+	/* Of these capabilities the driver passes only the one that it sets. */
 	if (type == ATOMIC)
 		MLX5_SET(atomic_caps, h->cap_cur[type], atomic_req_8B_endianness_mode,
 			 MLX5_GET(set_hca_cap_in, io->in,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """check.py MODEL KERNEL-TREE [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
 
-Plays QEMU and a driver that does what it must not, and looks whether the model notices. The last case sends nonsense
-(SEED, for SECONDS): whatever it is, the model must answer and end as it should.
+Acts as QEMU and as a driver that breaks rules, and checks that the model notices. The last case sends random data (SEED,
+for SECONDS). Whatever it sends, the model must answer, and must end in a regular way.
 """
 
 import mmap
@@ -29,7 +29,7 @@ FAIL, PLAIN, FAIL_STATUS = 0x18, 0x24, 0x28
 
 
 class Layouts:
-    """struct mlx5_ifc_*_bits: an array of bytes there is a field of so many bits"""
+    """The layouts struct mlx5_ifc_*_bits. Each byte in them stands for one bit"""
 
     def __init__(self, path):
         with open(path) as header:
@@ -38,7 +38,7 @@ class Layouts:
         self.cache = {}
 
     def fields(self, name):
-        """{field: (offset, size)}, and the size of it all, in bits"""
+        """{field: (offset, size)}, and the size of the layout, in bits"""
         if name not in self.cache:
             kind, body = self.bodies[name]
             at, size, out = 0, 0, {}
@@ -79,7 +79,7 @@ class Driver(client.Client):
         self.write(BAR0, 0x14, struct.pack(">I", CMDQ))
 
     def boxes(self, at, data):
-        """A chain of mailboxes with this data, or with room for it; its address"""
+        """Writes a chain of mailboxes with this data. Returns its address, or 0 if there is no data"""
         blocks = [data[i:i + 512] for i in range(0, len(data), 512)]
         for i, block in enumerate(blocks):
             here = at + i * 1024
@@ -88,7 +88,7 @@ class Driver(client.Client):
         return at if blocks else 0
 
     def execute(self, message, outlen=1024):
-        """Status of delivery, status of the command, its output"""
+        """Executes a command. Returns the status of its delivery, the status of the command, and its output"""
         out_at = self.start(message, outlen)
         slot = self.ram[CMDQ:CMDQ + 64]
         assert not slot[63] & 1, "the command did not end"
@@ -98,7 +98,7 @@ class Driver(client.Client):
         return slot[63] >> 1, out[0], out[:outlen]
 
     def start(self, message, outlen):
-        """Where the mailboxes of its output are"""
+        """Starts a command. Returns the address of its output mailboxes"""
         self.token = self.token % 255 + 1
         in_at, out_at = self.boxes(BOX, message[16:]), self.boxes(BOX + 0x40000, bytes(max(outlen - 16, 0)))
         self.ram[CMDQ:CMDQ + 64] = (struct.pack(">BxxxIQ", 7, len(message), in_at) + message[:16].ljust(16, b"\0") + bytes(16) +
@@ -112,7 +112,7 @@ class Driver(client.Client):
         return out
 
     def mkey(self, **mkc):
-        """The key of a new mkey; ptag: its MTTs"""
+        """Creates an mkey with the MTTs ptag. Returns its key"""
         mtts = b"".join(struct.pack(">Q", tag) for tag in mkc.pop("ptag", []))
         values = {f"memory_key_mkey_entry__{k}": v for k, v in {"lr": 1, "rr": 1, "rw": 1, **mkc}.items()}
         out = self.command("create_mkey", 0x200, mtts, pg_access=1, translations_octword_actual_size=len(mtts) // 16,
@@ -120,7 +120,7 @@ class Driver(client.Client):
         return self.ifc.get("create_mkey_out", out[:16], "mkey_index") << 8
 
     def objects(self):
-        """An event queue for all events, a completion queue, an mkey of each kind, two connected QPs"""
+        """Creates an event queue, a completion queue, an mkey of each kind and two connected QPs. Returns the keys"""
         if self.memory:
             head = struct.pack(">HHHHQ", 0x109, 0, 0, 2 << 1, 0)
             assert self.execute((head + self.ifc.pack("odp_cap", mem_page_fault=1)).ljust(0x1010, b"\0"))[:2] == (0, 0)
@@ -139,7 +139,7 @@ class Driver(client.Client):
             at = 0x303000 + (n & 1) * 0x1000
             self.command("create_qp", 0x500, struct.pack(">Q", at), qpc__log_sq_size=4, qpc__log_rq_size=4, qpc__cqn_snd=0x80,
                          qpc__cqn_rcv=0x80, qpc__dbr_addr=0x302040 + (n & 1) * 64, qpc__pd=1)
-            # Receive queue: all that fits into its 16 WQEs of 16 bytes
+            # Fill the receive queue. It has 16 WQEs of 16 bytes.
             self.ram[at:at + 256] = struct.pack(">IIQ", 0x1000, keys[0], 0x203000) * 16
             dbr = 0x302040 + (n & 1) * 64
             self.ram[dbr:dbr + 4] = struct.pack(">I", 16)
@@ -149,7 +149,7 @@ class Driver(client.Client):
         return keys
 
     def send(self, qpn, wqe, index):
-        """Posts it at this index of 16 blocks"""
+        """Posts a WQE at this index of the send queue, which has 16 blocks. Returns the next index"""
         at = 0x303000 + (qpn & 1) * 0x1000 + 256
         for i in range(0, len(wqe), 64):
             here = at + (index + i // 64) % 16 * 64
@@ -161,7 +161,7 @@ class Driver(client.Client):
         return index
 
     def events(self):
-        """Page faults that it has told of since the last look"""
+        """Returns the page faults that were reported since the last call"""
         found = []
         while True:
             eqe = self.ram[0x300000 + self.taken % 64 * 64:][:64]
@@ -184,7 +184,7 @@ class Driver(client.Client):
         self.command("page_fault_resume", 0x204, **{f"page_fault_info__{k}": v for k, v in info.items()})
 
     def umr(self, key, mtts, index, qpn=0x40):
-        """Writes the first eight, and says nothing when it is done"""
+        """Posts a UMR that writes the first eight MTTs and has no completion. Returns the next index"""
         return self.send(qpn, struct.pack(">IIBxxBI", 0x25, qpn << 8 | 12, 0, 0, key) + struct.pack(">BxxxHHQI28x", 0x90, 4, 0, 0, 0) +
                          bytes(64) + struct.pack(">8Q", *mtts), index)
 
@@ -192,7 +192,7 @@ class Driver(client.Client):
         self.write(DOOR, PLAIN, struct.pack("<I", 1))
 
     def wait(self):
-        """For the access by the back door"""
+        """Waits until the access by the back door has ended. Returns its status"""
         for _ in range(6000):
             status, = struct.unpack("<I", self.read(DOOR, 0x14))
             if status != BUSY:
@@ -201,7 +201,7 @@ class Driver(client.Client):
         raise AssertionError("still busy")
 
     def door(self, op, key, va, size):
-        """What the back door says of this access"""
+        """Starts an access by the back door. Returns its status"""
         self.write(DOOR, 0, struct.pack("<I", key))
         self.write(DOOR, 8, struct.pack("<Q", va))
         self.write(DOOR, 16, struct.pack("<I", size))
@@ -214,7 +214,7 @@ def verdict(driver, code, **counters):
 
 
 def case_good(new, random):
-    """A driver that does nothing wrong: nothing is found"""
+    """The model finds no error of a correct driver"""
     d = new()
     d.command("enable_hca", 0x104)
     d.ram[0x200000:0x200008] = b"original"
@@ -230,7 +230,7 @@ def case_good(new, random):
 
 
 def case_rights(new, random):
-    """A page for reading only, an mkey that is free, one that is too short: no access, and no fault of the driver"""
+    """Writes to a read-only page, and accesses with a free, short or wrong mkey, fail. They are no error of the driver"""
     d = new()
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ptag=[0x200001, 0])
     assert d.door(1, key, 0, 8) == DONE
@@ -243,7 +243,7 @@ def case_rights(new, random):
 
 
 def case_rights_below(new, random):
-    """An mkey to which another one leads: KSMs hand on who asks, KLMs ask as the device itself. And local reads are a right, too."""
+    """Rights of an mkey behind another one: behind a KSM the access stays remote, behind a KLM it is local. Local reads need a right"""
     d = new()
     page = {"access_mode_1_0": 1, "log_page_size": 12, "len": 0x1000, "ptag": [0x200003, 0], "lw": 1}
     for mode, rights, read, write in ((3, {"rr": 0}, FAILED, DONE), (3, {"rw": 0}, DONE, FAILED), (3, {"lr": 0, "lw": 0}, DONE, DONE),
@@ -259,7 +259,7 @@ def case_rights_below(new, random):
 
 
 def case_in_vain(new, random):
-    """A driver that says that a page is there when it is not, 17 times; and one whose page goes again each time"""
+    """It is a violation to resume a page fault 17 times without the page, but not if the page was present for a while each time"""
     for memory in False, True:
         d = new(memory=memory)
         keys = d.objects()
@@ -289,7 +289,7 @@ def case_in_vain(new, random):
 
 
 def case_resumed_twice(new, random):
-    """Of a fault in parts the driver may resume each with an error, but only one without"""
+    """The driver may resume each part of a page fault with an error, but only one part without"""
     for memory in False, True:
         for first, second, violations in (0, 0, 1), (1, 0, 0), (0, 1, 0):
             d = new(memory=memory)
@@ -305,7 +305,7 @@ def case_resumed_twice(new, random):
 
 
 def case_moods(new, random):
-    """What it does at random is done, and is allowed: prefetch, parts, other lengths; when told to be plain it does nothing of it"""
+    """Prefetch, page faults in parts and other lengths occur at random, and are legal. They do not occur after PLAIN was set"""
     for plain in False, True:
         d = new(memory=True, seed=random.getrandbits(64))
         key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x10000, ptag=[0] * 16)
@@ -344,7 +344,7 @@ def case_moods(new, random):
 
 
 def case_late(new, random):
-    """The receiver is not ready: some accesses go on later than the answer to their fault. Of some READs the response comes again."""
+    """Receiver not ready: some accesses continue later than their page fault is resumed. The response of some READs is sent again"""
     d = new(seed=random.getrandbits(64))
     keys = d.objects()
     there, gone = [0x200003, 0x201003, 0x202003, 0x202001, 0, 0, 0, 0], [0x200003, 0x201003, 0, 0x202001, 0, 0, 0, 0]
@@ -359,14 +359,14 @@ def case_late(new, random):
         while not faults:
             faults = d.events()
         d.ram[0x210000:0x212000] = b"2" * 0x2000
-        # By the other QP: this one waits for the READ.
+        # On the other QP, because this one waits for the READ.
         other = d.umr(keys[1], there, other, 0x41)
         d.resume(faults[0])
         cqe = 0x301000 + n % 64 * 64
         late.add(d.ram[cqe + 63] & 1 == n // 64 % 2 and d.ram[cqe + 56] == 0x10)
         while not (d.ram[cqe + 63] & 1 == n // 64 % 2 and d.ram[cqe + 56] == 0x10):
             time.sleep(0.001)
-            # The UMR may take its time, and then the page is not there yet.
+            # If the UMR is slow, the page is still absent and faults again.
             for eqe in d.events():
                 d.resume(eqe)
         assert d.ram[0x202000:0x203000] == b"2" * 0x1000
@@ -376,7 +376,7 @@ def case_late(new, random):
 
 
 def case_far(new, random):
-    """In a BAR of another model it reads at once, and writes late; where there is none it cannot go"""
+    """The device reads the BAR of another model at once, and its writes arrive late. Where there is no BAR, accesses fail"""
     far = bytearray(random.randbytes(0x3000))
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/peer"
@@ -403,7 +403,7 @@ def case_far(new, random):
 
 
 def case_posted(new, random):
-    """What it writes to a peer arrives late: when it reads there, when the translation goes, or after a while"""
+    """Writes to a peer arrive late: when the device reads the peer, when the translation is removed, or after a while"""
     d = new()
     fd = os.memfd_create("peer")
     os.ftruncate(fd, 0x2000)
@@ -458,7 +458,7 @@ def case_ksm_leads_nowhere(new, random):
 
 
 def case_made_to_fail(new, random):
-    """The one that was asked for, and so many more, with the status that was asked for"""
+    """The selected command fails, and the requested number of later ones, with the requested status"""
     d = new()
     for status, more in (0, 0), (0xf, 2):
         d.write(DOOR, FAIL_STATUS, struct.pack("<I", status | more << 16))
@@ -471,7 +471,7 @@ def case_made_to_fail(new, random):
 
 
 def case_queue_pairs(new, random):
-    """A WRITE from one QP to the other, told by a completion"""
+    """A WRITE from one QP to the other, with a completion"""
     d = new()
     keys = d.objects()
     d.ram[0x200100:0x200108] = b"payload!"
@@ -491,7 +491,7 @@ def case_iommu_fault(new, random):
 
 
 def case_read_only(new, random):
-    """A write to what is mapped for reading"""
+    """A write to memory that is mapped read-only"""
     d = new()
     d.dma_map(NOWHERE, 0x1000, prot=1)
     key = d.mkey(access_mode_1_0=0, length64=1)
@@ -501,7 +501,7 @@ def case_read_only(new, random):
 
 
 def case_across_the_end(new, random):
-    """The access begins where it may and ends where it may not"""
+    """The access begins in mapped memory and ends behind it"""
     d = new()
     key = d.mkey(access_mode_1_0=0, length64=1)
     assert d.door(1, key, SIZE - 4, 8) == FAILED
@@ -523,7 +523,7 @@ def case_unmapped_in_use(new, random):
 
 
 def case_unmapped_after_destroy(new, random):
-    """The same in the right order"""
+    """The same in the right order is no violation"""
     d = new()
     d.dma_map(NOWHERE, 0x2000)
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x2000, ptag=[NOWHERE | 3, (NOWHERE + 0x1000) | 3])
@@ -533,7 +533,7 @@ def case_unmapped_after_destroy(new, random):
 
 
 def case_ats(new, random):
-    """A translation is asked for once, and again when it was invalidated; not without ATS in the mkey, nor before it is enabled"""
+    """A translation is requested once, and again after an invalidation, but not if the mkey has no ATS or ATS is not enabled"""
     d = new(ats=True)
     d.dma_map(NOWHERE, 0x1000, offset=0x200000)
     mkc = {"access_mode_1_0": 1, "log_page_size": 12, "len": 0x1000, "ma_translation_mode": 1, "ptag": [NOWHERE | 3, 0]}
@@ -560,7 +560,7 @@ def case_ats(new, random):
 
 
 def case_ats_stale(new, random):
-    """Mapped elsewhere without an invalidation: only DMA_UNMAP of all goes without"""
+    """An address is mapped to other memory without an invalidation. Only DMA_UNMAP of everything invalidates nothing"""
     d = new(ats=True)
     d.write(CONFIG, 0x106, struct.pack("<H", 0x8000))
     key = d.mkey(access_mode_1_0=1, log_page_size=12, len=0x1000, ma_translation_mode=1, ptag=[0x200003, 0])
@@ -572,7 +572,7 @@ def case_ats_stale(new, random):
 
 
 def case_ats_not_translated(new, random):
-    """A bus address in an mkey with ATS. Without ATS the peer can be reached."""
+    """A bus address in an mkey with ATS is a violation. Without ATS the device can reach the peer"""
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/peer"
         threading.Thread(target=client.PeerEnd(path).answer, args=(NOWHERE, bytearray(0x1000)), daemon=True).start()
@@ -604,7 +604,7 @@ def case_bad_command(new, random):
 
 
 def case_bad_umr(new, random):
-    """Of an mkey that does not allow it"""
+    """A UMR of an mkey that does not allow UMRs"""
     d = new()
     keys = d.objects()
     d.send(0x40, struct.pack(">IIBxxBI", 0x25, 0x40 << 8 | 8, 0, 8, keys[0]) + bytes(112), 0)
@@ -612,7 +612,7 @@ def case_bad_umr(new, random):
 
 
 def case_slow(new, random):
-    """A command and a UMR that take a while do not end before, and end then"""
+    """A delayed command and a delayed UMR end after the delay, not before"""
     d = new()
     keys = d.objects()
     for opcode, go, done in ((0x800, lambda: d.start(d.ifc.pack("alloc_pd_in", opcode=0x800), 16), lambda: not d.ram[CMDQ + 63] & 1),
@@ -631,7 +631,7 @@ def case_slow(new, random):
 
 
 def case_dead(new, random):
-    """Firmware that died does nothing, until the driver starts anew. What is off the bus reads as ones, until it is bus master."""
+    """Dead firmware does nothing until the driver restarts it. A device off the bus reads as ones until it is bus master again"""
     for syndrome in 1, 0xff:
         d = new()
         d.objects()
@@ -658,7 +658,7 @@ def case_no_event_queue(new, random):
 
 
 def slow_keys(d, memory):
-    """An mkey of single bytes, and an mkey of so many pieces of it that an access would take hours"""
+    """Creates an mkey of single bytes, and an mkey of many pieces of the first one. An access by the second would take hours"""
     bytewise = d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[1 << 32 | memory, 0x200000] * 4096)
     return bytewise, d.mkey(access_mode_1_0=2, length64=1, lw=1, pd=1, ptag=[4096 << 32 | bytewise, 0] * 4096)
 
@@ -673,7 +673,7 @@ def case_endless(new, random):
 
 
 def case_turns(new, random):
-    """A queue with much to do does not keep the guest waiting, and does all of it"""
+    """A send queue with much work does not keep the guest waiting, and completes all of it"""
     d = new()
     keys = d.objects()
     bytewise, _ = slow_keys(d, keys[0])
@@ -771,7 +771,7 @@ def case_nonsense(new, random):
                    random.choice(addresses), random.choice([0, 1, 8, 4096, 1 << 20]))
         else:
             d.ask(random.choice([2, 3, 4, 5, 7, 8, 9, 10, 13, 99]), noise(random.choice([0, 4, 16, 24, 32, 40])))
-            # Some of it unmaps the memory.
+            # Some of these messages unmap the memory.
             if d.read(CONFIG, 0, 2) != b"\xb3\x15":
                 raise AssertionError("the configuration space has gone")
             d.write(CONFIG, 4, struct.pack("<H", 6))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The command interface: a page of 64-byte slots in guest memory, a doorbell in the initialisation
- * segment, and mailboxes for what does not fit into 16 bytes.
+ * segment, and mailboxes for the data behind the first 16 bytes.
  *
  * To add a command: write a function of type cmd_fn that reads io->in, writes io->out (both by
  * MLX5_GET and MLX5_SET) and returns a MLX5_CMD_STAT_*, and add a line to the table. Both buffers
- * are as large as the layouts of mlx5_ifc.h ask, or larger; what lies behind the layout (a page
+ * are at least as large as the layouts of mlx5_ifc.h. The length of data behind a layout (a page
  * list) must be checked against io->inlen, io->outlen.
  */
 #include "connectx.h"
@@ -101,7 +101,7 @@ static u8 disable_hca(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-/* Bit n: version n of the interface is there. */
+/* Bit n: version n of the interface is supported. */
 static u8 query_issi(struct hca *h, struct cmd_io *io)
 {
 	MLX5_SET(query_issi_out, io->out, supported_issi_dw0, 1);
@@ -396,7 +396,7 @@ void cmd_doorbell(struct hca *h, u32 vector)
 			h->held |= 1U << i;
 			continue;
 		}
-		/* By the state before the command: its end is not told to an EQ that it made. */
+		/* Before the command, because an EQ does not report the command that created it. */
 		table_for_each(&h->eq, e, eq)
 			events |= eq->mask[0] >> MLX5_EVENT_TYPE_CMD & 1;
 		h->stats.commands++;

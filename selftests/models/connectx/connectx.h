@@ -28,7 +28,7 @@ struct hca;
 struct table {
 	const char *name;
 	u32 first, n, used;
-	/* Where to look for a free slot: a number is not used again at once. */
+	/* The search for a free slot begins here, so that a number is not used again at once. */
 	u32 next;
 	void **slot;
 };
@@ -40,9 +40,9 @@ void *table_del(struct table *t, u32 id);
 	for (u32 i = 0; (t)->slot && i < (t)->n; i++) \
 		if (((obj) = (t)->slot[i]))
 
-/* ---- what is counted: the last four must be 0 in the end ---- */
+/* ---- counters: the last four must be 0 in the end ---- */
 
-/* mkeys_enabled and dma_regions are levels. Read it by stats(). */
+/* mkeys_enabled and dma_regions can also decrease. Read them all by stats(). */
 #define STATS(X) \
 	X(commands) X(events) X(interrupts) X(completions) X(umr_wqes) X(page_faults) \
 	X(memory_faults) X(resumes) X(resumes_with_error) X(stale_resumes) X(mkeys_enabled) \
@@ -58,7 +58,7 @@ struct stats {
 
 void note(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void debug(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The driver did what it must not do. */
+/* The driver broke a rule. */
 void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- record.c: seeds for the fuzzers ---- */
@@ -69,24 +69,24 @@ void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const
 /* ---- dma.c: the memory that the device can reach ---- */
 
 bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write);
-/* All of these fail with an IOMMU fault. dma_ptr() gives *len bytes at most. */
+/* If one of these fails, it is an IOMMU fault. dma_ptr() may reduce *len. */
 u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len);
 bool dma_write(struct hca *h, u64 iova, const void *from, u64 len);
-/* For the statistics: payload. */
+/* Counts payload in the statistics. */
 void dma_count(struct hca *h, bool peer, u64 len, bool write);
 bool dma_peer(struct hca *h, u64 iova);
 /*
- * Is it in a BAR of another model? No pointer leads there. At most *len bytes can then be read by
- * far_read(), or written by post_write().
+ * Is the address in a BAR of another model, to which no pointer leads? If so, *len is reduced to
+ * what one far_read() can read or one post_write() can write.
  */
 bool dma_far(struct hca *h, u64 iova, u64 *len);
 bool far_read(struct hca *h, u64 iova, void *to, u64 len);
 
 /*
- * Writes to peers arrive late. What pushes them is a read of a peer by this device, and the end of
- * a command or UMR that took a translation away; nothing that others do. Without either they arrive
- * after POSTED_MS.
+ * Writes to peers arrive late. They are pushed by a read of a peer by this device, and by the end
+ * of a command or UMR that removed a translation, but by nothing that others do. At the latest they
+ * arrive after POSTED_MS.
  */
 #define POSTED_MS 50
 #define MAX_POSTED 256
@@ -98,13 +98,12 @@ struct posted {
 
 void post_write(struct hca *h, u64 iova, const void *from, u64 len, bool far);
 void posted_push(struct hca *h);
-void posted_unmap(struct hca *h, u64 iova, u64 size);	/* this is about to go */
+void posted_unmap(struct hca *h, u64 iova, u64 size);	/* before the memory is unmapped */
 bool posted_tick(struct hca *h);
 
 /*
- * ATS: translations of the IOMMU that the device has asked for, and keeps until they are
- * invalidated. QEMU does not tell of invalidations of a device TLB, so what invalidates is
- * DMA_UNMAP.
+ * ATS: translations of the IOMMU that the device has requested, and keeps until they are
+ * invalidated. QEMU does not pass on invalidations of a device TLB, so DMA_UNMAP takes their place.
  */
 #define ATS_CTRL 0x106		/* in configuration space */
 #define ATC_PAGES 1024
@@ -131,7 +130,7 @@ int qbuf_init(struct qbuf *b, const void *pas, size_t pas_bytes, unsigned page_s
 void qbuf_free(struct qbuf *b);
 /* Must not cross a page. */
 u8 *qbuf_ptr(struct hca *h, const struct qbuf *b, u64 off, u64 len, bool write);
-/* Wraps around. */
+/* May cross pages. */
 bool qbuf_read(struct hca *h, const struct qbuf *b, u64 off, void *to, u64 len);
 
 /* ---- queue.c: event queues, completion queues ---- */
@@ -158,7 +157,7 @@ struct cq {
 bool event(struct hca *h, u8 type, u8 subtype, const void *data, size_t len);
 void eq_doorbell(struct hca *h, u32 val, bool arm);
 void cq_doorbell(struct hca *h, u32 hi, u32 cqn);
-/* Fills in the owner, writes it, raises the event. */
+/* Fills in the owner bit, writes the CQE, raises the event. */
 void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool solicited);
 
 /* ---- cmd.c ---- */
@@ -184,14 +183,14 @@ struct cmd_io {
 };
 
 /*
- * Allocation of an object is always answered with 24 bits in the third word; others are addressed
- * likewise.
+ * A command that creates an object returns its number in 24 bits of the third word. Other commands
+ * have the number of their object at the same place.
  */
 void set_id(struct cmd_io *io, u32 id);
 u32 get_id(const struct cmd_io *io);
 
 void cmd_doorbell(struct hca *h, u32 vector);
-bool cmd_tick(struct hca *h);	/* runs what was held back; true: there is more of it */
+bool cmd_tick(struct hca *h);	/* runs delayed commands; true: some still wait */
 
 cmd_fn create_eq, destroy_eq, create_cq, destroy_cq, query_cq, modify_cq;
 cmd_fn create_mkey, destroy_mkey, query_mkey, query_special_contexts;
@@ -220,7 +219,7 @@ enum { ACC_READ = 1, ACC_WRITE = 2, ACC_ATOMIC = 4, ACC_REMOTE = 8 };
 
 struct xlat {
 	u64 iova, len;
-	/* On a page fault: of the mkey that has no translation, and where in it. */
+	/* On a page fault: the mkey that has no translation, and the address in it. */
 	u32 key;
 	u64 va;
 	const char *why;	/* why denied */
@@ -228,9 +227,9 @@ struct xlat {
 };
 
 /*
- * A guest can ask for more than can be done in its lifetime: lists of pieces of one byte, of lists
- * of such. Each look at a translation and each page that is copied is a step. An operation has so
- * many, and a queue goes on later when it has taken its turn.
+ * A guest can request more work than can be done in its lifetime, for example nested lists of
+ * single bytes. Each lookup of a translation and each page that is copied is a step. An operation
+ * may take MAX_STEPS. A send queue takes TURN steps at a time.
  */
 #ifndef MAX_STEPS
 #define MAX_STEPS (1U << 24)
@@ -240,13 +239,13 @@ struct xlat {
 #define PD_ANY (~0U)
 enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int access, u32 pd,
 		      struct xlat *x);
-/* The UMR WQE behind its control segment; 0 or the syndrome of the completion. */
+/* seg: the UMR WQE behind its control segment. Returns 0 or the syndrome of the completion. */
 u8 umr(struct hca *h, u32 key, const u8 *seg, size_t len, u32 pd);
 bool mkey_ats(const struct mkey *mk);
 /* How many MTTs in use lead to this memory. */
 u64 mtts_into(struct hca *h, u64 iova, u64 size);
 void mkey_free(struct hca *h, struct mkey *mk);
-/* Of a peer that sends, and is done with the window. */
+/* A peer's SEND with invalidate: its sender is done with the memory window. */
 void mkey_unbind(struct hca *h, u32 key);
 
 /* ---- data.c: moves data between two ends ---- */
@@ -287,7 +286,7 @@ struct xfer {
 	void *owner;
 };
 
-/* OK and DENIED: done, finish() is not called. PAGE_FAULT: parked, it will be. */
+/* OK and DENIED: it has ended; finish() is not called. PAGE_FAULT: finish() will be called. */
 enum result xfer_run(struct hca *h, struct xfer *x);
 
 /* ---- fault.c ---- */
@@ -301,15 +300,15 @@ struct fault {
 	u32 key, pd;
 	u64 va;
 	unsigned int access;
-	bool parts;		/* told by several events, handled in any order */
-	bool came;		/* it was there, at least for a while */
-	u64 until;		/* resumed, and goes on then */
+	bool parts;		/* reported by two events, which may be handled in any order */
+	bool came;		/* the page was present, at least for a while */
+	u64 until;		/* resumed, and continues at this time */
 	u64 done;		/* the token that was resumed last without an error */
 };
 
 #define MAX_FAULTS 4096
-#define MAX_LAPS 16		/* so often the driver says that a page is there when it is not */
-/* off: in the scatter list's element s */
+#define MAX_LAPS 16		/* resumes in a row without the page */
+/* off: offset in the element s of the scatter list */
 bool fault_raise(struct hca *h, struct xfer *x, bool dst, const struct sge *s, u64 off,
 		 unsigned int access, const struct xlat *at);
 void fault_cancel(struct hca *h, struct xfer *x);	/* a late PAGE_FAULT_RESUME has no effect */
@@ -340,14 +339,14 @@ struct qp {
 	u16 sq_ci, rq_ci;
 	/* the send WQE in work */
 	bool busy;
-	bool more;		/* its turn was over before its work */
+	bool more;		/* its turn ended before its work */
 	int retries;		/* left, while it waits for the responder; -1: for ever */
 	u8 wqe[1024];
 	u16 wqe_index;
 	u8 opcode;
 	u64 until;		/* held back: see hold() */
 	struct xfer x;
-	/* the receive WQE that it fills, of the peer */
+	/* the peer's receive WQE that it fills */
 	u32 peer_qpn;
 	bool took_recv;
 	u32 recv_srqn;
@@ -358,8 +357,8 @@ void sq_doorbell(struct hca *h, u32 qpn);
 void sq_run(struct hca *h, struct qp *qp);
 void qp_error(struct hca *h, struct qp *qp);
 /*
- * What has no doorbell: receive queues that the peer waits for, or to be flushed. True: call again
- * soon.
+ * Handles receive queues, which have no doorbell: a peer may wait for one, or it must be flushed.
+ * True: call it again soon.
  */
 bool qp_tick(struct hca *h);
 void qp_destroy(struct hca *h, struct qp *qp);
@@ -381,10 +380,10 @@ struct channel {
 void door_read(struct hca *h, u64 off, void *to, u32 len);
 void door_write(struct hca *h, u64 off, const void *from, u32 len);
 void door_reset(struct hca *h);
-bool inject(struct hca *h, u16 op);	/* is this one to fail? A command, or MLX5_OPCODE_UMR */
-/* Is it to wait still? *until is 0 when it begins and when it may go on. */
+bool inject(struct hca *h, u16 op);	/* must this command, or MLX5_OPCODE_UMR, fail? */
+/* Must it still wait? *until is 0 at the first call, and 0 again when it may go on. */
 bool hold(struct hca *h, u64 *until, u16 op);
-/* What hardware may do and need not: once in n times at random, not if a test asks to be plain. */
+/* For things that hardware may do: true once in n times at random, never while h->plain is set. */
 bool once_in(struct hca *h, u32 n);
 u32 dice(struct hca *h, u32 n);		/* below n */
 
@@ -400,7 +399,7 @@ struct hca {
 
 	struct vfio_user dev;
 	struct peer peer;
-	/* of what is in its BAR, what the operation in work needs at each end */
+	/* copies of data in the peer's BAR, one for each end of the current operation */
 	u8 far[2][PEER_MAX] __attribute__((aligned(8)));
 	u8 config[4096];
 
@@ -412,7 +411,7 @@ struct hca {
 	struct table pd, uar, xrcd, td, eq, cq, mkey, qp, srq;
 	u64 xlt_total, steps;
 	struct fault fault[MAX_FAULTS];
-	u32 fault_next, waiting;	/* waiting: faults that are resumed, and go on later */
+	u32 fault_next, waiting;	/* waiting: faults that are resumed and continue later */
 	u64 fault_gen;
 	struct posted posted[MAX_POSTED];
 	u32 nposted;
@@ -427,10 +426,10 @@ struct hca {
 	bool plain;
 	u32 name;
 	u64 seed;
-	u32 held;		/* slots of commands */
+	u32 held;		/* bit mask of command slots */
 	u64 held_until[32];
-	u8 syndrome;		/* of the firmware, which is dead; 0: it is not */
-#define GONE 0xff		/* not of the firmware: all of the device is off the bus */
+	u8 syndrome;		/* of the dead firmware; 0: it is alive */
+#define GONE 0xff		/* no syndrome of firmware: the device is off the bus */
 };
 
 #endif

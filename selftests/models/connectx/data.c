@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The data path: copies from one end to the other, page by page, and can stop at a page that is not
- * there.
+ * The data path: copies from one end to the other, page by page, and can stop at an absent page.
  */
 #include "connectx.h"
 
@@ -11,7 +10,7 @@ struct spot {
 	bool bus, peer, far;	/* reached by DMA; not in RAM; ptr is only a copy */
 };
 
-/* Where byte number at of the end is, and how many follow it there. */
+/* The place of byte number at of the end, and how many bytes follow it there. */
 static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, u64 *n,
 			  unsigned int access, struct spot *s)
 {
@@ -42,7 +41,7 @@ static enum result locate(struct hca *h, struct xfer *x, struct end *e, u64 at, 
 	if (r == PAGE_FAULT) {
 		if (fault_raise(h, x, e == &x->dst, sge, off, access, &to))
 			return PAGE_FAULT;
-		x->why = "page fault that cannot be told";
+		x->why = "page fault that cannot be reported";
 		goto denied;
 	}
 	x->why = to.why;
@@ -71,7 +70,7 @@ denied:
 	return DENIED;
 }
 
-/* Both ends must be there before memory is changed: it happens once. */
+/* Both ends must be present before memory is changed, because this must happen only once. */
 static enum result atomic_run(struct hca *h, struct xfer *x)
 {
 	u64 n = 8, m = 8, old, new;
@@ -94,7 +93,7 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 		return DENIED;
 	}
 	posted_push(h);
-	/* A list of pieces can lead anywhere. */
+	/* A KLM can lead to any address. */
 	if ((uintptr_t)remote.ptr & 7) {
 		x->why = "atomic operation on unaligned memory";
 		x->failed_dst = false;
@@ -106,7 +105,7 @@ static enum result atomic_run(struct hca *h, struct xfer *x)
 		      old == x->compare ? x->swap_add : old;
 	} while (!__atomic_compare_exchange_n((u64 *)remote.ptr, &old, new, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
-	/* To another model a copy goes, which is as atomic as two requests on the bus. */
+	/* Another model gets a copy, so there this is only as atomic as a read and a write. */
 	if (remote.far)
 		post_write(h, remote.iova, remote.ptr, 8, true);
 	if (local.far)

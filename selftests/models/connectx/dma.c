@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* DMA of the device, and the queues in guest memory. What it can reach: ../vfio-user/dma.c. */
+/* DMA of the device, and its queues in guest memory. ../vfio-user/dma.c has the mappings. */
 #include "connectx.h"
 
 #include <errno.h>

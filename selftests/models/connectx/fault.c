@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Page faults: the device tells the driver by an event and parks what it was doing until
+ * Page faults: the device reports them to the driver by an event, and parks the operation until
  * PAGE_FAULT_RESUME. In the transport scheme the event names the WQE, or the remote access, that
  * faults; in the memory scheme the mkey and address.
  */
@@ -25,8 +25,8 @@ static struct fault *fault_new(struct hca *h)
 		h->fault_next = (f - h->fault + 1) % MAX_FAULTS;
 		*f = (struct fault){ .used = true };
 		/*
-		 * 12 bits of slot; the rest tells a late answer to what was cancelled from one to
-		 * its successor.
+		 * The low 12 bits are the slot. The others tell a late answer to a cancelled fault
+		 * from an answer to the next fault of the slot.
 		 */
 		f->token = (++h->fault_gen << 12 | (u64)(f - h->fault)) &
 			   (memory_scheme(h) ? 0xffffffffffff : 0xffffff);
@@ -53,12 +53,12 @@ static bool tell_memory(struct hca *h, struct fault *f, const struct xlat *at, u
 	p.memory.pre_demand_fault_pages = cpu_to_be16(around(h));
 	p.memory.post_demand_fault_pages = cpu_to_be16(around(h));
 	p.memory.mkey = cpu_to_be32(h->name ? h->name : at->key);
-	/* Of a page, as all is counted in pages: the driver takes n pages from here. */
+	/* The address of a page, because the driver handles n whole pages from here. */
 	p.memory.va = cpu_to_be64((at->va & ~4095ULL) + (first << 12));
 	return event(h, MLX5_EVENT_TYPE_PAGE_FAULT, MLX5_PFAULT_SUBTYPE_MEMORY, &p, sizeof(p));
 }
 
-/* The first of these pages is wanted; how many more it asks for is up to the device. */
+/* The event must name the first of these pages. The device decides how many more it names. */
 static bool tell_pages(struct hca *h, struct fault *f, const struct xlat *at)
 {
 	u64 n = min((at->len + (at->va & 4095) + 4095) >> 12, 0xfffffULL), first = 0;
@@ -200,7 +200,7 @@ u8 page_fault_resume(struct hca *h, struct cmd_io *io)
 	}
 	f = &h->fault[token % MAX_FAULTS];
 	if (!f->used || f->token != token || f->until) {
-		/* What faulted has been cancelled, with its QP; or one part of it was an error. */
+		/* The operation was cancelled with its QP, or another part had an error. */
 		h->stats.stale_resumes++;
 		if (!error && f->done == token)
 			violation(h, "page fault %#lx: resumed twice", token);
@@ -222,7 +222,7 @@ u8 page_fault_resume(struct hca *h, struct cmd_io *io)
 		x->laps = 0;
 	else
 		x->laps += !f->parts && !h->name;
-	/* The requester was told that the receiver is not ready, and comes back after a while. */
+	/* The requester was told that the receiver is not ready, and tries again later. */
 	if (once_in(h, 8)) {
 		f->until = now() + 1 + dice(h, 10);
 		h->waiting++;

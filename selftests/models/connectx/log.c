@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the model says. */
+/* The log of the model. */
 #include "connectx.h"
 
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static void say(struct hca *h, const char *what, const char *fmt, va_list ap)
 		va_end(ap); \
 	}
 
-/* A hostile guest could make it print for ever. */
+/* The limits are needed because a hostile guest could make the model print for ever. */
 SAY(note, ++h->notes < 10000, "", (void)0)
 SAY(debug, h->verbose, "", (void)0)
 SAY(violation, h->stats.violations < 1000, "VIOLATION: ", h->stats.violations++)

@@ -11,14 +11,14 @@ static const char usage[] =
 	"function for it.\n"
 	"  -a  has address translation services (ATS)\n"
 	"  -m  has the memory scheme of page faults, too; the driver then selects it\n"
-	"  -p  a socket of the model of another device, which is asked for what is not in RAM\n"
-	"  -r  leaves what the driver and QEMU send in DIR: seeds for the fuzzers\n"
-	"  -s  of what it does at random; it says which one it took\n"
+	"  -p  the socket of the model of another device, for DMA to addresses that are not RAM\n"
+	"  -r  records what the driver and QEMU send in DIR, as seeds for the fuzzers\n"
+	"  -s  the seed of its random decisions; it prints the seed that it uses\n"
 	"  -v  prints each command and each change of the DMA map\n"
 	"\n"
-	"Ends with its client and prints its counters. exit: 0; 1 if the driver did what it must\n"
-	"not (VIOLATION), if the device went where nothing was mapped for it (IOMMU fault), or if\n"
-	"a command or a UMR failed; 2 usage.\n";
+	"Ends with its client and prints its counters. exit: 0; 1 if the driver broke a rule\n"
+	"(VIOLATION), if the device accessed an address that was not mapped for it (IOMMU fault),\n"
+	"or if a command or a UMR failed; 2 usage.\n";
 
 int main(int argc, char **argv)
 {

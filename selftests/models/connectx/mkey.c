@@ -11,7 +11,7 @@
 #define MAX_XLT (1ULL << 30)		/* of one mkey */
 #define MAX_XLT_ALL (64ULL << 30)	/* address space, not memory */
 #define MAX_DEPTH 4			/* as cap max_indirection */
-/* The table of mkeys begins behind it; 0x100 ends scatter lists. */
+/* Below all keys of the table of mkeys; 0x100 ends scatter lists. */
 #define NULL_MKEY 0x200
 
 #define MKC(mk, field) MLX5_GET(mkc, (mk)->mkc, field)
@@ -88,7 +88,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 	u32 shift;
 
 	h->steps++;
-	/* All of the null mkey is not there. */
+	/* All pages of the null mkey are absent. */
 	if (key == NULL_MKEY && depth)
 		return page_fault(x, key, va);
 	if (!mk)
@@ -149,7 +149,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 				continue;
 			}
 			x->len = min(x->len, size - off);
-			/* A list, as a memory window is one, uses local keys. */
+			/* The keys in a list, for example in a memory window, are local. */
 			return walk(h, be32_to_cpu(klm->key), be64_to_cpu(klm->va) + off,
 				    access & ~ACC_REMOTE, pd, x, depth + 1);
 		}
@@ -166,8 +166,8 @@ enum result translate(struct hca *h, u32 key, u64 va, u64 len, unsigned int acce
 }
 
 /*
- * An mkey goes, or is not to be used any more: it may be in a cache of the device for as long as
- * one of KSMs leads to it. Those of KLMs a program makes, which may do as it likes.
+ * An mkey is destroyed or freed. It may be in a cache of the device as long as a KSM of another
+ * mkey leads to it. KLMs are not checked, because programs write them, and may do as they like.
  */
 static void check_ksms(struct hca *h, u32 index)
 {
@@ -214,8 +214,8 @@ static u64 whole_pages(u64 size)
 }
 
 /*
- * It takes no memory before it is used, and ends where a page does that nobody can use: so no index
- * behind it goes unseen.
+ * The translations take no memory before they are used. They end at an inaccessible page, so that
+ * an access behind them crashes.
  */
 static bool xlt_alloc(struct hca *h, struct mkey *mk)
 {
@@ -258,7 +258,7 @@ void mkey_unbind(struct hca *h, u32 key)
 	h->stats.mkeys_enabled--;
 }
 
-/* What the driver wrote to entries [at, at + n) of the translations. */
+/* Checks the MTTs that the driver wrote to entries [at, at + n) of the translations. */
 static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 {
 	u32 bad = 0;
@@ -272,7 +272,7 @@ static void check_mtts(struct hca *h, struct mkey *mk, u64 at, u64 n)
 		if (!(entry & (MLX5_EN_RD | MLX5_EN_WR)))
 			continue;
 		mk->top = max(mk->top, i + 1);
-		/* Larger pages may reach beyond what is registered. */
+		/* Larger pages may reach beyond the registered memory. */
 		if (ats_enabled(h) && mkey_ats(mk) && !ats_translates(h, entry & ~0xfffULL))
 			violation(h, "mkey %#x with ATS: no IOMMU translates MTT %lu, %#lx",
 				  mk->index, i, entry);

@@ -153,7 +153,7 @@ void qp_error(struct hca *h, struct qp *qp)
 	if (qp->state == ERR || qp->state == RST)
 		return;
 	qp->state = ERR;
-	/* No doorbell tells of receive WQEs that are posted later. */
+	/* Receive WQEs that are posted later have no doorbell. */
 	h->dev.ticking = true;
 	if (qp->busy) {
 		fault_cancel(h, &qp->x);
@@ -296,7 +296,7 @@ static bool gather(struct qp *qp, size_t at, size_t len, struct end *e)
 			continue;
 		}
 		memcpy(&seg, qp->wqe + at, sizeof(seg));
-		/* No length stands for 2 GiB. */
+		/* A length of 0 means 2 GiB. */
 		e->sge[e->n++] = (struct sge){ .key = be32_to_cpu(seg.lkey),
 					       .va = be64_to_cpu(seg.addr),
 					       .len = count ? count : 1U << 31 };
@@ -338,8 +338,8 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 		at += be32_to_cpu(av.dqp_dct) & MLX5_EXTENDED_UD_AV ? sizeof(av) :
 								      sizeof(struct mlx5_base_av);
 		/*
-		 * There is room for a global header in front of the data, whether there is one or
-		 * not.
+		 * The receive WQE has room for a global header in front of the data, also if the
+		 * datagram has none.
 		 */
 		local.sge[local.n++] = (struct sge){ .inline_data = no_grh, .len = sizeof(no_grh) };
 	}
@@ -411,7 +411,7 @@ static bool request(struct hca *h, struct qp *qp, const struct send_op *op, size
 		}
 	}
 	if (op->flags & RADDR) {
-		/* The target QP of XRC belongs to nobody: the PD is that of the SRQ. */
+		/* An XRC target QP belongs to no process, so its PD is that of the SRQ. */
 		remote = (struct end){ .n = 1,
 				       .remote = true,
 				       .pf_subtype = MLX5_PFAULT_SUBTYPE_RDMA,
@@ -466,7 +466,7 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 	case MLX5_QP_ST_MLX:
 	case MLX5_QP_ST_QP0:
 	case MLX5_QP_ST_QP1:
-		/* Management datagrams: nobody is there to answer. */
+		/* Management datagrams are dropped, because nobody would answer. */
 		wqe_done(h, qp, 0, 0);
 		return true;
 	}
@@ -475,7 +475,7 @@ static bool wqe_run(struct hca *h, struct qp *qp)
 	return true;
 }
 
-/* A WQE goes round at the end of the queue. */
+/* A WQE wraps around at the end of the queue. */
 static bool wqe_fetch(struct hca *h, struct qp *qp, u16 index)
 {
 	u32 size = 64U << qp->log_sq, at = (index * 64U) & (size - 1), len;
@@ -603,7 +603,7 @@ u8 create_qp(struct hca *h, struct cmd_io *io)
 	rq_type = QPC(qp, rq_type);
 	qp->has_sq = !QPC(qp, no_sq);
 	qp->has_rq = rq_type == MLX5_NON_ZERO_RQ;
-	/* Both in one buffer, the receive queue first. */
+	/* Both queues are in one buffer, the receive queue first. */
 	qp->sq_off = qp->has_rq ? 16ULL << (qp->log_rq + qp->log_rq_stride) : 0;
 	if (rq_type == MLX5_SRQ_RQ)
 		qp->srq = table_get(&h->srq, QPC(qp, srqn_rmpn_xrqn));
@@ -670,7 +670,7 @@ static const struct transition {
 
 #define TAKE(field) MLX5_SET(qpc, qp->qpc, field, MLX5_GET(qpc, in, field))
 
-/* The fields that a transition brings, and those that it brings if its mask says so. */
+/* Takes the fields that a transition always sets, and those that its mask selects. */
 static void take(struct qp *qp, u16 op, const void *in, u32 mask)
 {
 	if (op == MLX5_CMD_OP_RST2INIT_QP) {
@@ -811,7 +811,7 @@ u8 query_srq(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-/* The limit is kept, but no event is sent for it. */
+/* The limit is stored, but no event is sent for it. */
 u8 arm_srq(struct hca *h, struct cmd_io *io)
 {
 	struct srq *srq = table_get(&h->srq, MLX5_GET(arm_rq_in, io->in, srq_number));

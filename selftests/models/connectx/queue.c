@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Event queues and completion queues: what the device tells the driver. */
+/* Event queues and completion queues, by which the device reports to the driver. */
 #include "connectx.h"
 
 #include <stdlib.h>
@@ -149,7 +149,7 @@ void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool sol
 		return;
 	}
 	slot = cq->prod & ((1U << cq->log_size) - 1);
-	/* Of a CQE of 128 bytes the second half is what this is about. */
+	/* In a CQE of 128 bytes, struct mlx5_cqe64 is the second half. */
 	p = (struct mlx5_cqe64 *)qbuf_ptr(h, &cq->buf, ((u64)(slot + 1) << cq->cqe_shift) - 64, 64,
 					  true);
 	if (!p)
@@ -165,7 +165,7 @@ void cq_push(struct hca *h, u32 cqn, struct mlx5_cqe64 *cqe, u8 opcode, bool sol
 		cq_fire(h, cq);
 }
 
-/* Tell of the next completion behind the consumer index, at once if there is one already. */
+/* Report the next completion behind the consumer index, at once if it is already there. */
 void cq_doorbell(struct hca *h, u32 hi, u32 cqn)
 {
 	struct cq *cq = table_get(&h->cq, cqn & 0xffffff);
@@ -245,7 +245,7 @@ u8 query_cq(struct hca *h, struct cmd_io *io)
 	return MLX5_CMD_STAT_OK;
 }
 
-/* Only moderation, which has no meaning here. */
+/* The driver modifies only the moderation, which has no effect here. */
 u8 modify_cq(struct hca *h, struct cmd_io *io)
 {
 	if (!table_get(&h->cq, get_id(io)))

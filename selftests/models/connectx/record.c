@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Leaves what the driver and QEMU send as seeds for the fuzzers (../fuzz/input.h):
- * DIR/FUZZER/NUMBER, with so many records in each. Only the beginning of a run is kept: what
- * comes later is much the same.
+ * Records what the driver and QEMU send, as seeds for the fuzzers (../fuzz/input.h). The files are
+ * DIR/FUZZER/NUMBER, with RECORDS records each. Only the beginning of a run is kept, because the
+ * rest is much the same.
  */
 #include "connectx.h"
 #include "../fuzz/input.h"

@@ -21,7 +21,7 @@ bool next(const u8 **p, const u8 *end, struct rec *r, u8 *data)
 	return true;
 }
 
-/* A whole record, a number in one, or bytes of one as libFuzzer likes. */
+/* A mutation changes a whole record, a number in one, or bytes of one as libFuzzer chooses. */
 
 static u64 seed;
 
@@ -64,7 +64,7 @@ static size_t unparse(const struct input *in, u8 *to, size_t max)
 	return at;
 }
 
-/* Makes room for record i; its data is its own. */
+/* Makes room for record i, which gets a data buffer of its own. */
 static void open_gap(struct input *in, unsigned int i)
 {
 	for (unsigned int j = in->n++; j > i; j--) {
@@ -82,7 +82,7 @@ static void put_value(struct rec *r, u8 *data)
 	if (r->len < width)
 		return;
 	at = rnd(r->len / width) * width;
-	if (big_endian && rnd(4))	/* if not: the back door, vfio-user */
+	if (big_endian && rnd(4))	/* else: for the back door, vfio-user */
 		val = __builtin_bswap64(val << (64 - 8 * width));
 	memcpy(data + at, &val, width);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An input of a fuzzer is a byte, of which the model takes the lowest bit as it likes, and records:
- * kind, argument, value, length and as many bytes. So the fuzzer can put whole actions of a guest
- * before, behind and instead of others. MODEL is the name of the model's structure.
+ * An input of a fuzzer is a byte and a list of records. Each model gives the low bits of the byte a
+ * meaning of its own. A record has a kind, an argument, a value, a length, and that many bytes. It
+ * is one action of a guest, so the fuzzer can insert, move and replace whole actions. MODEL is the
+ * name of the model's structure.
  */
 #ifndef INPUT_H
 #define INPUT_H
@@ -21,27 +22,27 @@ struct rec {
 	const u8 *data;		/* MAX_DATA bytes can be read: zeroes follow */
 };
 
-/* What a record can be. */
+/* A kind of record. */
 struct kind {
 	void (*run)(struct MODEL *m, const struct rec *r);
-	u16 (*fill)(struct rec *r, u8 *data);	/* makes one that means something; its length */
+	u16 (*fill)(struct rec *r, u8 *data);	/* makes a plausible one, returns its length */
 };
 
-/* Of the fuzzer: */
+/* Each fuzzer defines these: */
 extern const struct kind kinds[];
 extern const unsigned int nkinds;
-extern const u64 values[];	/* that mean something where a number is */
+extern const u64 values[];	/* numbers to try */
 extern const unsigned int nvalues;
-extern const bool big_endian;	/* most of them are, in data */
+extern const bool big_endian;	/* of most numbers in data */
 
-/* Of all fuzzers of a model. */
+/* Shared by all fuzzers of a model. */
 void run_write(struct MODEL *m, const struct rec *r);
 void run_read(struct MODEL *m, const struct rec *r);
 void run_tick(struct MODEL *m, const struct rec *r);
 
 /* input.c */
 u32 rnd(u32 n);			/* less than n; for fill() */
-/* The next record; data: where the zeroes shall be behind it. */
+/* Reads the next record. Its bytes are copied to data, and zeroes follow them there. */
 bool next(const u8 **p, const u8 *end, struct rec *r, u8 *data);
 
 #endif

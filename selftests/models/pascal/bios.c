@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * PROM: a VBIOS made of as little as nouveau accepts. It has no settings, and the code that it has
- * does nothing: see pmu.c.
+ * PROM: the smallest VBIOS that nouveau accepts. It has no settings, and its code does nothing (see
+ * pmu.c).
  *
  * Source: the PCI firmware specification (header, PCIR); NVIDIA open-gpu-doc, BIOS-Information-
  * Table (BIT, its tokens i, I, P, p). Inferred from nouveau: how long each part must be at least
@@ -16,7 +16,7 @@ enum {
 	DEVINIT = 0x500, TABLES = 0x800, SCRIPTS = 0x840,
 };
 
-/* Where the parts of devinit are in the memories of the PMU, and how long they are. */
+/* The offsets of the parts of devinit in the memories of the PMU, and their lengths. */
 enum {
 	CODE = DEVINIT + 0x30, CODE_LEN = 0x200, START = 0x100,
 	DATA = CODE + CODE_LEN, DATA_LEN = 0x40, ARGS = 0x20,
@@ -93,7 +93,7 @@ void bios_init(struct gpu *g)
 	g->bios[BIOS_SIZE - 1] -= sum;
 }
 
-/* Is all of it in the memories of the PMU, and is it started where it begins? */
+/* Is all of devinit in the memories of the PMU, and does the PMU start at its beginning? */
 bool bios_devinit(struct gpu *g, u32 from)
 {
 	return from == START && !memcmp(g->imem, g->bios + CODE, CODE_LEN) &&

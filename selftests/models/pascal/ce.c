@@ -15,7 +15,7 @@ enum {
 };
 
 enum { UNIT_CE0 = 0x15, CLIENT_CE0 = 1 };
-enum { CONST = 4, NO_WRITE = 6 };	/* what a component can be but one of the source */
+enum { CONST = 4, NO_WRITE = 6 };	/* what a component can be, except one of the source */
 
 #define CHUNK (256U << 10)
 
@@ -59,7 +59,7 @@ static enum step ce_fault(struct gpu *g, u32 chid, const struct mmu_fault *f, en
 	return DEAD;
 }
 
-/* One line as it is. */
+/* Copies one line unchanged. */
 static bool plain(struct gpu *g, u32 chid, const struct end *in, const struct end *out, u64 from,
 		  u64 to, u64 len, struct mmu_fault *f, enum access *how)
 {
@@ -78,7 +78,7 @@ static bool plain(struct gpu *g, u32 chid, const struct end *in, const struct en
 	return true;
 }
 
-/* One line of elements, each made of components of the source, or of constants. */
+/* Copies one line of elements that are made of components of the source, or of constants. */
 static bool remap(struct gpu *g, u32 chid, const struct end *in, const struct end *out, u64 from,
 		  u64 to, u64 len, struct mmu_fault *f, enum access *how)
 {
@@ -146,7 +146,7 @@ static void moved(struct gpu *g, const struct end *e, u64 lines, u64 pitch, u64 
 		mmu_copied(g, e->where, e->addr + y * pitch, len, e->how);
 }
 
-/* The size of so many elements in the destination, in bytes. */
+/* The size of this many elements in the destination, in bytes. */
 static u64 remapped(const u32 *r, u64 n)
 {
 	u32 map = r[REMAP / 4];
@@ -190,7 +190,7 @@ static enum step launch(struct gpu *g, u32 chid, u32 l)
 		f.reason = FAULT_PTE;
 		return ce_fault(g, chid, &f, READ);
 	}
-	/* An element of a remapped line has 16 bytes at most. A short line takes its time, too. */
+	/* An element of a remapped line has 16 bytes at most. Many short lines take time, too. */
 	size = max(len * (l & BIT(10) ? 16 : 1), 256);
 	if (lines > MAX_COPY / size) {
 		violation(g, "copy of %lu lines of %lu", lines, len);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """check.py MODEL [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
 
-Plays QEMU and a driver, one that does what it must, and one that does what it must not, and looks whether the model
-notices. The last case sends nonsense (SEED, for SECONDS): whatever it is, the model must answer and end as it should.
+Acts as QEMU and as a driver, a correct one or one that breaks rules, and checks that the model notices. The last case
+sends random data (SEED, for SECONDS). Whatever it sends, the model must answer, and must end in a regular way.
 """
 
 import os
@@ -24,7 +24,7 @@ MSI = 1
 VRAM_END = 2 << 30
 NOWHERE = 0x40000000
 
-# Where our driver has things in VRAM: an instance block and tables of each address space, and what is mapped there.
+# The layout of VRAM: an instance block and tables of each address space, and mapped memory.
 INST, TABLES, DATA, USERD, RUNLIST, RING = 0x10000, 0x20000, 0x80000, 0x90000, 0x91000, 0x92000
 FAULT_BUFFER = 0xA0000
 VA = 0x7F12400000           # of the process; 2 MiB aligned, below 2^40: entries of the ring have no more bits
@@ -72,7 +72,7 @@ class Driver(client.Client):
         self.write(BAR0, at, struct.pack("<I", val & 0xffffffff))
 
     def vram(self, at, data=None, size=0):
-        """By PRAMIN, which is no BAR 1: nothing is flushed"""
+        """Uses PRAMIN, which does not flush writes to BAR 1"""
         self.wr(0x1700, at >> 16)
         offset = 0x700000 + (at & 0xffff)
         return self.write(BAR0, offset, data) if data is not None else self.read(BAR0, offset, size)
@@ -113,7 +113,7 @@ class Driver(client.Client):
         self.wr(0x100cbc, TRIGGER | what)
 
     def setup(self):
-        """BAR 1 (space 1), BAR 2 (2) with the fault buffer, a channel (0) on runlist 1 that CE0 has"""
+        """Sets up BAR 1 (space 1), BAR 2 (space 2) with the fault buffer, and a channel (space 0) on runlist 1, that of CE0"""
         self.base = {}
         self.wr(0x160, 0xffffffff)
         self.space(0, VA, 0x30)
@@ -189,7 +189,7 @@ class Driver(client.Client):
         return self.status(n)
 
     def entry(self, i):
-        """An entry of the fault buffer: instance, address, client, access, reason, GPC, valid"""
+        """Returns an entry of the fault buffer: instance, address, client, access, reason, GPC, valid"""
         inst, va, _, word, info = struct.unpack("<QQQII", self.vram(FAULT_BUFFER + i * 32, size=32))
         return inst, va, info >> 8 & 127, info >> 16 & 7, info & 31, info >> 24 & 31, info >> 31
 
@@ -541,7 +541,7 @@ def case_hub(new, random):
 
 
 def case_copy(new, random):
-    """Physical and virtual, VRAM and RAM; a semaphore tells the end, an entry of the ring is taken"""
+    """Copies between physical and virtual addresses, in VRAM and RAM. A semaphore reports the end, and GP_GET advances"""
     d = new()
     d.ram[0x200000:0x202000] = bytes(range(256)) * 32
     d.copy(0x200000, DATA, 0x1000, semaphore=1, targets=(1, 0), lines=2)
@@ -628,7 +628,7 @@ def case_slow(new, random):
 
 
 def case_failing_copy(new, random):
-    """The second copy from now on fails"""
+    """The second copy after this knob was set fails"""
     d = new()
     d.knob("FAIL", 2)
     for value in 1, 2:
@@ -690,7 +690,7 @@ def case_sleep(new, random):
         d.write(CONFIG, 0x64, b"\0\0")
 
     def devinit(d, spoilt=()):
-        """As the driver does it. spoilt: words that get lost, by the address of the port and by number"""
+        """Loads and starts devinit as the driver does. spoilt: words that are written as 0, by port and address"""
         def load(control, data, to, at, size):
             d.wr(control, 1 << 24 | to)
             for i in range(0, size, 4):

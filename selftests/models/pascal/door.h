@@ -10,7 +10,7 @@
 #define DOOR_SIZE 65536
 
 enum {
-	/* Of each client: the channel in whose address space it is, what to do, to what. */
+	/* For each client: the channel whose address space it uses, the operation, its operands. */
 	DOOR_CHID = 0x00,
 	DOOR_OP = 0x04,		/* enum door_op; writing it starts it */
 	DOOR_VA = 0x08,		/* 64 bits; DOOR_NEXT puts what it finds here */
@@ -20,30 +20,30 @@ enum {
 	DOOR_ADDR = 0x20,	/* the same, 64 bits */
 	/* Knobs, in the page of the first client. */
 	DOOR_HOLD = 0x100,	/* 1: copies wait; HOLD_VIRTUAL: those of TTM alone */
-	DOOR_RELEASE = 0x104,	/* so many of them go on */
-	DOOR_DELAY = 0x108,	/* channels begin so many ms late */
-	DOOR_SLOW = 0x10c,	/* an invalidation takes so many ms */
-	DOOR_LATE = 0x110,	/* the valid bit of a fault comes so many ms later */
-	DOOR_AGAIN = 0x114,	/* each fault comes so many times more */
-	DOOR_FAIL = 0x118,	/* the copy so many from now fails: 1 is the next one */
-	DOOR_POSTED = 0x11c,	/* what lets writes to BAR 1 arrive: enum posted */
+	DOOR_RELEASE = 0x104,	/* this many of them continue */
+	DOOR_DELAY = 0x108,	/* channels begin this many ms late */
+	DOOR_SLOW = 0x10c,	/* an invalidation takes this many ms */
+	DOOR_LATE = 0x110,	/* the valid bit of a fault comes this many ms later */
+	DOOR_AGAIN = 0x114,	/* each fault is reported this many more times */
+	DOOR_FAIL = 0x118,	/* N: the Nth copy from now fails */
+	DOOR_POSTED = 0x11c,	/* what flushes writes to BAR 1: enum posted */
 	DOOR_CHECK = 0x120,	/* written: the driver is idle; nothing stale may be in a TLB */
 	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
-	DOOR_BACKWARDS = 0x128,	/* of channels that wait, the last one goes on first */
+	DOOR_BACKWARDS = 0x128,	/* waiting channels continue in reverse order */
 	DOOR_COUNTERS = 0x800,	/* 64 bits each, in the order of DOOR_STATS and DOOR_FAILURES */
 	DOOR_DATA = 0x1000,
 };
 
-#define HOLD_VIRTUAL 2	/* no physical address is in the copy */
+#define HOLD_VIRTUAL 2	/* copies without a physical address */
 
 enum door_op {
 	DOOR_LOAD = 1,
 	DOOR_STORE,
-	DOOR_ADD,		/* to 32 bits; the buffer then has what was there */
+	DOOR_ADD,		/* to 32 bits; the buffer then has the old value */
 	DOOR_PREFETCH,
-	DOOR_WALK,		/* what the page tables say of VA, with no look at a TLB */
-	DOOR_VRAM,		/* reads VRAM at VA, with no page table */
-	DOOR_NEXT,		/* as DOOR_WALK, of the first page from VA on that a process has */
+	DOOR_WALK,		/* the translation of VA by the page tables, without a TLB */
+	DOOR_VRAM,		/* reads VRAM at VA, without a page table */
+	DOOR_NEXT,		/* as DOOR_WALK, of the first mapped page from VA on */
 };
 
 enum door_status { DOOR_IDLE, DOOR_BUSY, DOOR_DONE, DOOR_FAILED };
@@ -51,7 +51,7 @@ enum door_status { DOOR_IDLE, DOOR_BUSY, DOOR_DONE, DOOR_FAILED };
 enum {
 	DOOR_VALID = 1 << 0, DOOR_SPARSE = 1 << 1, DOOR_READ_ONLY = 1 << 2, DOOR_NO_ATOMIC = 1 << 3,
 	DOOR_SYSTEM = 1 << 5,	/* else it is VRAM */
-	DOOR_SHIFT = 8,		/* from this bit on: of the page */
+	DOOR_SHIFT = 8,		/* from this bit on: log2 of the page size */
 };
 
 #define DOOR_STATS(X) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * As much of the falcon FECS of GR as the cancellation of a fault needs: context switches stop and
- * start, and the current context is that of the oldest fault.
+ * The part of the falcon FECS of GR that the cancellation of a fault needs: context switches stop
+ * and start, and the current context is that of the oldest fault.
  *
  * Source: envytools (rnndb/graph/gf100_pgraph/ctxctl.xml). Inferred from nouveau: methods 0x38 and
  * 0x39, the answer in 0x409804 (nvkm/engine/gr/gf100.c, nvkm/subdev/mmu/vmmgp100.c).

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""firmware.py DIR: files that nouveau takes for the firmware of a GP100, so that it has a GR engine, which the channels of
-programs need. Headers, and zeroes: nothing ever runs them. The layouts are those that nouveau parses (include/nvfw, nvkm/subdev/
-acr, nvkm/engine/gr)."""
+"""firmware.py DIR: write files that nouveau accepts as the firmware of a GP100. They give it a GR engine, which the channels of
+programs need. The files have headers and zeroes, because nothing runs them. The layouts are those that nouveau parses
+(include/nvfw, nvkm/subdev/acr, nvkm/engine/gr)."""
 
 import pathlib
 import struct
@@ -16,7 +16,7 @@ def words(*values):
 
 
 def image(size, parts):
-    """{offset: bytes}, and zeroes elsewhere"""
+    """parts: {offset: bytes}. The rest is zeroes"""
     data = bytearray(size)
     for at, part in parts.items():
         data[at:at + len(part)] = part

@@ -44,7 +44,7 @@ u8 *memory(struct gpu *g, enum aperture where, u64 addr, u64 *len, bool write)
 	return NULL;
 }
 
-/* For what the GPU itself has there: the driver must have put it into VRAM. */
+/* For data of the GPU itself, which the driver must put into VRAM. */
 static u8 *word(struct gpu *g, u64 addr, u64 len)
 {
 	if (in_vram(g, addr, len))

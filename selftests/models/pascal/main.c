@@ -10,15 +10,15 @@ static const char usage[] =
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a GP100 for it.\n"
 	"  -1  has all engines on one runlist\n"
 	"  -b  size of BAR 1 in MiB, a power of two from 16 to 4096 (256)\n"
-	"  -l  also listens on this socket, for the model of a device that asks for BAR 1\n"
+	"  -l  also listens on this socket, for the model of a device that accesses BAR 1\n"
 	"  -m  size of the video memory in MiB, from 512 to 2048 (2048)\n"
-	"  -p  what lets posted writes to BAR 1 arrive: \"flush\" (a read of BAR 1, or 0x070000),\n"
-	"      \"read\" (of BAR 1, nothing else), \"no\" (they are not posted) (flush)\n"
+	"  -p  what flushes posted writes to BAR 1: \"flush\" (a read of BAR 1, or 0x070000),\n"
+	"      \"read\" (only a read of BAR 1), \"no\" (writes are not posted) (flush)\n"
 	"  -v  prints each copy, invalidation, fault, and change of the DMA map\n"
 	"\n"
-	"Ends with its client and prints its counters. exit: 0; 1 if the driver did what it must\n"
-	"not (VIOLATION), touched a register or used a method that the model does not know, or if\n"
-	"the device went where nothing was mapped for it (IOMMU fault, BAR fault); 2 usage.\n";
+	"Ends with its client and prints its counters. exit: 0; 1 if the driver broke a rule\n"
+	"(VIOLATION), used a register or method that the model does not know, or if the device\n"
+	"accessed an address that was not mapped for it (IOMMU fault, BAR fault); 2 usage.\n";
 
 static int wrong(void)
 {

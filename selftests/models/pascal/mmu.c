@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The MMU: page tables of five levels, TLBs that keep all that they have seen until they are told
- * to forget it, and the register that tells them.
+ * The MMU: page tables of five levels, TLBs that keep each entry until it is invalidated, and the
+ * registers for this.
  *
  * Source: NVIDIA open-gpu-doc, pascal/gp100-mmu-format.pdf (page tables, sparse, read-only, atomic
  * disable, "small PTEs are not valid"); open-gpu-kernel-modules, nvidia-uvm/hwref/pascal/gp100/
@@ -51,7 +51,7 @@ static u64 entry(struct gpu *g, enum aperture where, u64 addr)
 	return val;
 }
 
-/* Of the next level, or of a directory base: 1 is video memory there. */
+/* The aperture of a PDE or of a directory base, where 1 is video memory. */
 static enum aperture level_aperture(u64 pde)
 {
 	u32 a = pde >> 1 & 3;
@@ -138,7 +138,7 @@ static u64 pdb_key(u64 pdb)
 	return (pdb & ~0xfffULL) | (pdb & 3);
 }
 
-/* Entries are as young as the last invalidation of their directory; NULL: too many directories. */
+/* An entry is valid if it has the generation of its directory; NULL: too many directories. */
 static u32 *generation(struct gpu *g, u64 pdb, bool gpc)
 {
 	for (u32 i = 0; i < g->npdb; i++)
@@ -312,7 +312,7 @@ void mmu_unmapped(struct gpu *g, u64 iova, u64 size)
 	}
 }
 
-/* A page table of a process makes faults replayable. Each is looked at once. */
+/* The page tables of processes make faults replayable. Each table is looked at once. */
 static u64 process_pdb(struct gpu *g, u32 chid)
 {
 	u64 pdb = chan_bound(g, chid) ? chan_pdb(g, chid) : 0;
@@ -363,8 +363,8 @@ static void look(struct gpu *g, const struct moved *m)
 }
 
 /*
- * Bits say which pages may be mapped for a process, in a page table or in a TLB. They are made anew
- * when page tables may have changed. One can stand for several pages.
+ * A bit map of the pages that may be mapped for a process, in a page table or in a TLB. It is
+ * rebuilt when page tables may have changed. A bit can stand for several pages.
  */
 static bool maybe_mapped(struct gpu *g, const struct moved *m)
 {
@@ -512,7 +512,7 @@ static void finish(struct gpu *g)
 	}
 }
 
-/* A slow one is finished by the first look at it after its time. */
+/* A slow invalidation ends when it is first looked at after its time. */
 static void expire(struct gpu *g)
 {
 	if (g->invalidation.busy && now() >= g->invalidation.until)

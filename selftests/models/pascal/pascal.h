@@ -21,7 +21,7 @@ enum { REGION_BAR0 = 0, REGION_BAR1 = 1, REGION_BAR2 = 3, REGION_DOOR = 5 };
 
 struct gpu;
 
-/* ---- what is counted ---- */
+/* ---- counters ---- */
 
 struct stats {
 #define X(name) unsigned long name;
@@ -35,7 +35,7 @@ const struct stats *stats(struct gpu *g);
 
 void note(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void debug(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The driver did what it must not do. */
+/* The driver broke a rule. */
 void violation(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- instmem.c: VRAM, and system memory as the GPU names it ---- */
@@ -83,7 +83,7 @@ bool bios_devinit(struct gpu *g, u32 from);
 
 /* ---- mmu.c ---- */
 
-#define REPLAYABLE 0x30		/* bits of a directory base: a process's, faults are replayable */
+#define REPLAYABLE 0x30		/* bits of the directory base of a process: faults are replayable */
 
 enum access { READ, WRITE, ATOMIC, PREFETCH };	/* as in a fault */
 enum reason {
@@ -93,7 +93,7 @@ enum reason {
 
 struct xlat {
 	bool valid, sparse, read_only, no_atomic;
-	u8 shift;		/* of the page, or of what is not mapped */
+	u8 shift;		/* of the page, or of the range that is not mapped */
 	enum aperture where;
 	enum reason reason;	/* if it is neither valid nor sparse */
 	u64 addr;
@@ -106,12 +106,12 @@ struct mmu_fault {
 
 /* Translates by the page tables alone, without the TLB. pdb: as in an instance block. */
 void walk(struct gpu *g, u64 pdb, u64 va, struct xlat *x);
-/* The first page from *va on that is mapped. False: there is none within so many steps. */
+/* Finds the first mapped page from *va on. False: there is none within *steps steps. */
 bool mmu_next(struct gpu *g, u64 pdb, u64 *va, struct xlat *x, u32 *steps);
 /* Copies from or to an address; gpc: through the TLBs of the GPCs, else through the hub's. */
 bool mmu_copy(struct gpu *g, u64 pdb, bool gpc, u64 va, void *buf, u64 len, enum access how,
 	      struct mmu_fault *f);
-/* A 32-bit addition; *val: what was there. */
+/* A 32-bit addition; *val: the old value. */
 bool mmu_add(struct gpu *g, u64 pdb, bool gpc, u64 va, u32 add, u32 *val, struct mmu_fault *f);
 void mmu_reset(struct gpu *g);
 bool mmu_tick(struct gpu *g);
@@ -127,7 +127,7 @@ u64 bar_pdb(struct gpu *g, u32 bar);	/* 1 or 2; 0: it is off */
 void bar_access(struct gpu *g, u32 bar, u64 off, void *buf, u32 len, bool write);
 void bar_flush(struct gpu *g, bool by_read);
 
-enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what lets peers' writes arrive */
+enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what flushes writes to BAR 1 */
 
 struct posted_write {
 	u64 off;
@@ -151,10 +151,10 @@ void fault_reset(struct gpu *g);
 struct chan {
 	bool enabled, listed, dead;
 	u8 runlist;
-	u64 due;		/* not before: the engine is slow */
+	u64 due;		/* not before this time: the engine is delayed */
 	u32 sem[4];
 	u32 ce[0x800 / 4];	/* methods of the copy engine */
-	/* what is left of the segment of the push buffer that it is in */
+	/* the rest of the current segment of the push buffer */
 	u64 at, end;
 	u32 op, method, left, subc;
 	u16 class[8];		/* of the object on each subchannel */
@@ -172,8 +172,8 @@ bool fifo_tick(struct gpu *g);
 void fifo_reset(struct gpu *g);
 
 /*
- * A guest can ask for more than can be done in its lifetime. A channel has so many steps (entries
- * and words of its push buffers, KiB that it copies) until it goes on later. A copy has a limit in
+ * A guest can request more work than can be done in its lifetime. A channel takes TURN steps
+ * (entries and words of its push buffers, KiB that it copies) at a time. A copy may have MAX_COPY
  * bytes.
  */
 #ifndef TURN
@@ -192,7 +192,7 @@ enum step ce_method(struct gpu *g, u32 chid, u32 method, u32 val);
 struct client {
 	u32 chid, op, len, status;
 	u64 va, done;		/* done: bytes */
-	u64 since;		/* which fault it waits with: the oldest one is the smallest */
+	u64 since;		/* number of the fault that it waits for: oldest is lowest */
 	struct xlat x;		/* what OP_WALK found */
 	u8 data[DOOR_SIZE - DOOR_DATA];
 };
@@ -226,7 +226,7 @@ struct tlb {
 	u64 pdb, page;
 	u32 gen;
 	bool used, gpc;
-	u64 stale;		/* since when a use of it was seen that the page table denies */
+	u64 stale;		/* time of its first use against the page table; 0: none */
 	struct xlat x;
 };
 
@@ -237,9 +237,9 @@ struct gpu {
 
 	struct vfio_user dev;
 	u8 config[4096];
-	u64 bar1;		/* where BAR 1 is: what was written to the register */
+	u64 bar1;		/* address of BAR 1, as written to the register */
 	u8 bios[BIOS_SIZE];
-	u32 *regs;		/* BAR0_SIZE bytes: what plain registers hold */
+	u32 *regs;		/* BAR0_SIZE bytes: values of the plain registers */
 	u8 *seen;		/* unknown registers that were logged */
 	u8 *vram;
 	u8 imem[1024], dmem[4096];	/* code and data of the PMU */
@@ -250,7 +250,7 @@ struct gpu {
 
 	struct tlb *tlb;
 	struct { u64 pdb; u32 gen[2]; } pdb[PDBS];
-	u32 npdb, stale;	/* stale: entries with such a time */
+	u32 npdb, stale;	/* stale: number of entries whose stale is not 0 */
 	bool gpc_seen;		/* any entry is of a GPC */
 	u8 *mapped;		/* bits, see maybe_mapped() */
 	bool mapped_old;	/* page tables may have changed since */
@@ -265,7 +265,7 @@ struct gpu {
 
 	struct chan chan[CHANNELS];
 	u32 fifo_intr, runlists_done, faulted_units;
-	u32 turn;		/* steps that the channel in work has left */
+	u32 turn;		/* steps that the running channel has left */
 
 	struct client client[DOOR_CLIENTS];
 	u64 faults_seen;

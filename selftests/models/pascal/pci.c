@@ -42,7 +42,7 @@ static void config_init(struct gpu *g)
 	put(g, 0x34, 1, 0x60);
 	put(g, 0x3d, 1, 1);
 	put(g, 0x60, 2, 0x6801);	/* power management, next: 0x68 */
-	put(g, 0x62, 2, 0x0003);	/* version 3; what the device holds is lost in D3 */
+	put(g, 0x62, 2, 0x0003);	/* version 3; the state of the device is lost in D3 */
 	put(g, 0x68, 2, 0x7805);	/* MSI, next: 0x78 */
 	put(g, 0x6a, 2, 0x0080);	/* 64-bit addresses, one vector */
 	put(g, 0x78, 2, 0x0010);	/* PCI Express */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * PMC: what the chip is, which units have an interrupt, and the one MSI for all of them.
+ * PMC: the identity of the chip, the units that have an interrupt, and one MSI for all of them.
  *
  * Source: NVIDIA open-gpu-doc, pascal/gp100-msi-intr.txt: INTR is read-only, EN_SET and EN_CLEAR
  * take the place of EN; the bits of the units. Inferred from nouveau: BOOT_0 (its revision),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * As much of the falcon PMU as waking up needs: the driver loads the program "devinit" of the VBIOS
- * and its tables, and starts it. Until that has been done after a sleep there is no VRAM.
+ * The part of the falcon PMU that waking up needs: the driver loads the program "devinit" of the
+ * VBIOS and its tables, and starts it. Until the driver has done this after a sleep, there is no
+ * VRAM.
  *
  * Source: envytools (hwdocs/falcon/io.rst, memory.rst): the ports to code and data memory. Inferred
- * from nouveau: what has to be where, and how the program says that it is done
+ * from nouveau: the place of each part, and how the program says that it is done
  * (nvkm/subdev/devinit/gm200.c).
  */
 #include "pascal.h"
@@ -20,7 +21,7 @@ enum {
 #define START BIT(1)
 #define FINISHED BIT(13)
 
-/* The word that this port leads to; the next one then, if the driver asked for that. */
+/* The word that this port leads to. Then the port advances, if the driver enabled this. */
 static u8 *port(struct gpu *g, u32 control, u8 *mem, u32 size)
 {
 	u32 *reg = &g->regs[control / 4], at = *reg & 0xfffc;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BAR 0: which unit has a register, and all the registers that only hold a value. A register that
- * is in none of these tables has not been looked at by anybody: that is an error of the model, and
- * a failure of the test.
+ * BAR 0: which unit has a register, and all the registers that only hold a value. An access to a
+ * register that is in none of these tables is an error of the model, and a failure of the test.
  *
  * Source of the names: envytools (rnndb) and NVIDIA open-gpu-doc; "nv:" before a name says that
  * only nouveau was read.
@@ -32,8 +31,8 @@ static const struct room {
 };
 
 enum kind {
-	CONSTANT,		/* reads as this, writes do nothing */
-	HOLDS,			/* reads as what was written last, first as this */
+	CONSTANT,		/* reads as this value, writes do nothing */
+	HOLDS,			/* reads as the value that was written last, at first as this one */
 };
 
 #define VRAM_SIZE 0x90020c

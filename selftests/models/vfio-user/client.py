@@ -17,7 +17,7 @@ CONFIG = 7
 
 
 class PeerEnd:
-    """An end of the socket between two models: peer.c"""
+    """One end of the socket between two models, see peer.c"""
     MESSAGE = struct.Struct("<QQII4096s")
 
     def __init__(self, path):
@@ -26,13 +26,13 @@ class PeerEnd:
         self.sock.settimeout(120)
 
     def access(self, path, addr, size=0, data=None):
-        """Asks: how much there is from this address on, what was read"""
+        """Requests an access. Returns how many bytes the peer has from this address on, and the bytes that were read"""
         self.sock.sendto(self.MESSAGE.pack(addr, 0, len(data or bytes(size)), data is not None, data or b""), path)
         _, room, _, _, seen = self.MESSAGE.unpack(self.sock.recv(8192))
         return room, seen[:size]
 
     def answer(self, base, memory):
-        """Is a BAR with this memory, for ever"""
+        """Answers requests for ever, like a BAR with this memory"""
         while True:
             message, who = self.sock.recvfrom(8192)
             addr, _, size, write, data = self.MESSAGE.unpack(message)
@@ -101,7 +101,7 @@ class Client:
         return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
 
     def end(self):
-        """Exit status, counters and output of the model"""
+        """Disconnects. Returns exit status, counters and log of the model"""
         self.sock.close()
         out, _ = self.model.communicate(timeout=120)
         self.said.seek(0)
@@ -109,7 +109,7 @@ class Client:
 
 
 def verdict(client, code, failures, **counters):
-    """It ends with this exit status; of these counters, those that are named have this value and the others are 0."""
+    """The model must end with this exit status. The counters in failures must be 0, except for those that are given a value"""
     rc, seen, err = client.end()
     assert rc == code, f"exit status {rc}, not {code}: {err}"
     for key in failures:
@@ -117,8 +117,8 @@ def verdict(client, code, failures, **counters):
 
 
 def run(cases, start, seed):
-    """Each case is called with a function that starts a client, and with a source of random numbers. Status for exit()"""
-    # Not 1, which is how a model ends when a driver is wrong.
+    """Calls each case with a function that starts a client, and with a random number generator. Returns the exit status"""
+    # Not 1, because a model exits with 1 if the driver broke a rule.
     os.environ["ASAN_OPTIONS"] = os.environ["UBSAN_OPTIONS"] = "exitcode=99"
     cases = {name.removeprefix("case_"): case for name, case in cases.items() if name.startswith("case_")}
     print("KTAP version 1")
@@ -139,7 +139,7 @@ def run(cases, start, seed):
             bad = 1
             for line in f"{type(error).__name__}: {error}".splitlines():
                 print("#", line)
-            # The last one is the one that failed.
+            # The last client is the one that failed.
             for client in clients[-1:]:
                 client.model.kill()
                 client.said.seek(0)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What QEMU maps for the device: guest RAM, and BARs of peers that are RAM. It is the table of an
- * IOMMU: through a vIOMMU it holds IOVAs, else guest physical (that is, bus) addresses. Each file
- * is mapped once, as a whole.
+ * The memory that QEMU maps for the device: guest RAM, and BARs of peers that are RAM. This is like
+ * the table of an IOMMU. With a vIOMMU it holds IOVAs, otherwise guest physical (that is, bus)
+ * addresses. Each file is mapped once, as a whole.
  */
 #include "vfio_user.h"
 
@@ -45,7 +45,7 @@ static int file_map(int fd, u64 offset, u64 size)
 	return i;
 }
 
-/* The first region that ends behind iova. */
+/* The first region that ends at iova or behind it. */
 static size_t find(const struct dma *d, u64 iova)
 {
 	size_t lo = 0, hi = d->nmap;
@@ -71,10 +71,7 @@ int dma_map(struct dma *d, u64 iova, u64 size, u64 offset, u32 prot, int fd)
 	at = find(d, iova);
 	if (at < d->nmap && d->map[at].iova <= iova + (size - 1))
 		return -EEXIST;
-	/*
-	 * Memory that is no file is nothing that this process could reach; an access to it is a
-	 * fault.
-	 */
+	/* Without a file this process cannot reach the memory. An access to it is a fault. */
 	if (fd < 0)
 		return 0;
 	file = file_map(fd, offset, size);
@@ -92,7 +89,7 @@ int dma_map(struct dma *d, u64 iova, u64 size, u64 offset, u32 prot, int fd)
 	}
 	memmove(&d->map[at + 1], &d->map[at], (d->nmap - at) * sizeof(d->map[0]));
 	d->nmap++;
-	/* The first file is RAM: it is there before any device. */
+	/* The first file is RAM, because RAM exists before any device. */
 	d->map[at] = (struct dma_region){ iova, size, files[file].ptr + offset,
 					  prot & VFIO_DMA_WRITE, file > 0 };
 	d->maps++;

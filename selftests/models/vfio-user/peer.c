@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DMA from one model to a BAR of another. QEMU 11 gives a device in another process no way to a
- * BAR that is such a process, too: it maps RAM only, and does not take DMA as a request. So the
- * models speak with each other, in datagrams: nobody has to be there first, and none comes in part.
+ * DMA from one model to a BAR of another model. QEMU 11 has no way for this: for a device in
+ * another process it maps only RAM, and it accepts no DMA requests. So the models exchange
+ * datagrams. Either model can start first, and a datagram never arrives in parts.
  */
 #include "vfio_user.h"
 
@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Asked: what to do; moved if all of it is there. Answered: how much is there; what was read. */
+/* Request: the access, which is done only if the BAR has all of it. Answer: room, data read. */
 struct peer_msg {
 	u64 addr, room;
 	u32 len, write;
@@ -59,7 +59,7 @@ static int connected(const char *path)
 
 	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	/* An answer needs an address; the kernel finds one. */
+	/* The answer needs an address. The kernel chooses one. */
 	if (sock >= 0 && !bind(sock, (struct sockaddr *)&self, sizeof(self.sun_family)) &&
 	    !connect(sock, (struct sockaddr *)&to, sizeof(to)))
 		return sock;
@@ -77,7 +77,7 @@ static bool ask(struct peer *p, struct peer_msg *m)
 	if (p->sock >= 0 && send(p->sock, m, sizeof(*m), MSG_NOSIGNAL) == sizeof(*m) &&
 	    recv(p->sock, m, sizeof(*m), 0) == sizeof(*m))
 		return true;
-	/* An answer that is late must not be taken for that to the next question. */
+	/* A late answer must not be taken for the answer to the next request. */
 	perror(p->path);
 	p->gone = true;
 	return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The device's end of vfio-user: QEMU (-device vfio-user-pci) asks for accesses to regions, says
- * what memory the device can reach, and passes an eventfd for each interrupt. One client, one
- * thread: what a message sets off is done before the next one is read.
+ * The device's end of vfio-user: QEMU (-device vfio-user-pci) requests accesses to regions, tells
+ * which memory the device can reach, and passes an eventfd for each interrupt. There is one client
+ * and one thread. A message is processed completely before the next one is read.
  */
 #include "vfio_user.h"
 
@@ -44,13 +44,13 @@ struct header {
 
 struct msg {
 	struct header h;
-	u32 len;		/* of what follows the header */
+	u32 len;		/* of the body */
 	int fd[MAX_FDS];
 	unsigned int nfd;
 	u8 body[MAX_MSG];
 };
 
-/* Receives len bytes and what file descriptors come with them. 0: the client has gone. */
+/* Receives len bytes and the file descriptors that come with them. False: the client has gone. */
 static bool receive(int sock, void *to, size_t len, struct msg *m)
 {
 	while (len) {
@@ -363,7 +363,7 @@ void vfio_user_init(struct vfio_user *v)
 	for (int i = 0; i < VFIO_VECTORS; i++)
 		v->irq[i] = -1;
 	v->peer = -1;
-	/* An interrupt may be given a pipe, too, or a socket, of which the other end has gone. */
+	/* The file of an interrupt may also be a pipe or a socket whose other end is closed. */
 	signal(SIGPIPE, SIG_IGN);
 }
 

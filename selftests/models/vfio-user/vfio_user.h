@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a model needs to be a PCI device of QEMU: the protocol, interrupts, and the memory that
- * the device can reach. It knows nothing of the models: they give it sizes and functions. See
- * README.md.
+ * The library that makes a model a PCI device of QEMU: the protocol, interrupts, and the memory
+ * that the device can reach. It calls a model only by struct vfio_user_ops. See README.md.
  */
 #ifndef VFIO_USER_H
 #define VFIO_USER_H
@@ -25,7 +24,7 @@ typedef int64_t s64;
 #define max(a, b) ((a) > (b) ? (a) : (b))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 
-/* ---- dma.c: what QEMU maps for the device. It is the table of an IOMMU ---- */
+/* ---- dma.c: the memory that QEMU maps for the device, like the table of an IOMMU ---- */
 
 struct dma_region {
 	u64 iova, size;
@@ -36,14 +35,14 @@ struct dma_region {
 struct dma {
 	struct dma_region *map;		/* sorted */
 	size_t nmap, room;
-	u64 maps;			/* so many there have been */
+	u64 maps;			/* number of mappings so far */
 };
 
 int dma_map(struct dma *d, u64 iova, u64 size, u64 offset, u32 prot, int fd);
-/* How many regions have addresses of these, and the first of them. */
+/* Returns how many regions overlap [iova, last], and the first one. */
 size_t dma_overlap(const struct dma *d, u64 iova, u64 last, size_t *first);
 void dma_unmap(struct dma *d, size_t first, size_t n);
-/* The region with this address, if it may be read or written. */
+/* The region with this address. NULL if there is none, or if it must not be written. */
 const struct dma_region *dma_region(const struct dma *d, u64 iova, bool write);
 
 /* ---- vfio_user.c ---- */
@@ -54,19 +53,19 @@ enum { VFIO_MSI = 1, VFIO_MSIX = 2 };
 struct vfio_user;
 
 struct vfio_user_ops {
-	/* An access to a region, which is inside of it. */
+	/* An access that lies inside of a region. */
 	void (*read)(struct vfio_user *v, u32 region, u64 off, void *to, u32 len);
 	void (*write)(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len);
 	void (*reset)(struct vfio_user *v);
-	/* Called every 5 ms while v->ticking. True: there is more of it. */
+	/* Called every 5 ms while v->ticking. True: call it again. */
 	bool (*tick)(struct vfio_user *v);
 	void (*say)(struct vfio_user *v, bool detail, const char *text);
-	/* These two may be absent. Memory is about to be taken away; a message has come. */
+	/* These two may be NULL. unmap: memory is about to go; heard: a message has arrived. */
 	void (*unmap)(struct vfio_user *v, u64 iova, u64 size);
 	void (*heard)(struct vfio_user *v, u16 command, bool files, const void *body, u32 len);
 	/*
-	 * With peer_listen(): another model asks for an access by bus address. How many bytes from
-	 * there on are in a BAR, 0 if none; if len of them are, it is done.
+	 * Only with peer_listen(): another model requests an access to this bus address. Returns
+	 * how many bytes from there on are in a BAR, or 0. The access is done only if len are.
 	 */
 	u64 (*peer)(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write);
 };
@@ -91,29 +90,29 @@ void vfio_user_interrupt(struct vfio_user *v, u32 vec);
 void vfio_user_unmap(struct vfio_user *v, u64 iova, u64 size);
 bool vfio_user_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len);
 bool vfio_user_write(struct vfio_user *v, u32 region, u64 off, const void *from, u32 len);
-/* One message. False: the client has gone, or says what cannot be. */
+/* Handles one message. False: the client has gone, or the message is invalid. */
 bool vfio_user_message(struct vfio_user *v, int sock);
-/* Waits for QEMU on this socket and serves it until it goes: 0, or 2. */
+/* Waits for QEMU on this socket and serves it until it disconnects. Returns 0, or 2 on failure. */
 int vfio_user_serve(struct vfio_user *v, const char *path);
 u64 now(void);		/* ms */
 
-/* ---- peer.c: DMA from one model to a BAR of another, which QEMU has no way for ---- */
+/* ---- peer.c: DMA from one model to a BAR of another model ---- */
 
 #define PEER_MAX 4096
 #define PEER_SECONDS 10
 
 struct peer {
 	const char *path;	/* of its socket, set by the model; NULL: there is no such peer */
-	int sock;		/* 0: not yet */
+	int sock;		/* 0: not open yet */
 	bool gone;
 };
 
-/* For others to ask. False: there can be no such socket. */
+/* Opens a socket for requests of other models. False: this failed. */
 bool peer_listen(struct vfio_user *v, const char *path);
 void peer_answer(struct vfio_user *v);
 /*
- * Asks it for an access: as the function of its vfio_user_ops. 0, too, if there is no answer: then
- * it is not asked again.
+ * Requests an access from the peer, and returns what the function peer of its vfio_user_ops
+ * returned. If there is no answer, it returns 0, and sends this peer no more requests.
  */
 u64 peer_access(struct peer *p, u64 addr, void *buf, u32 len, bool write);
 void peer_free(struct peer *p);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Fuzzes the command interface: commands, their mailboxes, the doorbells of what they make. */
+/* Fuzzes the command interface: commands, mailboxes, doorbells of the objects that they create. */
 #include "fuzz.h"
 
 const struct kind kinds[] = { COMMON_KINDS };

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What the fuzzers share: guest memory, the way of a command, inputs and how to change them. See
- * fuzz.h.
- */
+/* Shared by the fuzzers: guest memory, commands, and actions of a guest. See fuzz.h. */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -39,7 +36,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		perror("ram");
 		exit(2);
 	}
-	/* Once: from then on it is copied. */
+	/* Map the memory once. Each input gets a copy of the map. */
 	hca_init(&h, false, false);
 	for (u64 at = 0; at < RAM_END; at += RAM_SIZE)
 		if (dma_map(&h.dev.dma, at, RAM_SIZE, 0, 3, ram_fd))
@@ -106,8 +103,8 @@ void command(struct hca *h, u32 slot, const void *in, u32 inlen, u32 outlen, boo
 }
 
 /*
- * argument: slot, and 32: do not ring the doorbell, for it is to be changed; value: length of the
- * output
+ * argument: the slot; 32: do not ring the doorbell, so that a later record can change the command;
+ * value: length of the output
  */
 void run_command(struct hca *h, const struct rec *r)
 {
@@ -145,7 +142,7 @@ u16 fill_command(struct rec *r, u8 *data)
 			 registers[rnd(ARRAY_SIZE(registers))]);
 		break;
 	default:
-		/* Where all have it. */
+		/* All commands have the number of their object here. */
 		MLX5_SET(dealloc_pd_in, data, pd, numbers[rnd(ARRAY_SIZE(numbers))] + rnd(2));
 	}
 	r->arg &= ~32;
@@ -166,7 +163,7 @@ u16 fill_poke(struct rec *r, u8 *data)
 	return 8;
 }
 
-/* argument: the region; value: where, in words */
+/* argument: the region; value: the offset, in words */
 void run_write(struct hca *h, const struct rec *r)
 {
 	vfio_user_write(&h->dev, r->arg & 15, r->value * 4, r->data, r->len);
@@ -216,7 +213,7 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 		return 0;
 	memset(ram, 0, RAM_SIZE);
 	hca_init(h, *p & 1, *p & 2);
-	/* Small tables: their ends can be reached. */
+	/* The tables are small, so that inputs reach their ends. */
 	h->pd.n = h->uar.n = h->xrcd.n = h->td.n = h->eq.n = 4;
 	h->cq.n = h->srq.n = 8;
 	h->mkey.n = h->qp.n = 32;
@@ -231,7 +228,7 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	for (int n = 0; n < MAX_RECORDS && next(&p, last, &r, data); n++)
 		kinds[r.kind % nkinds].run(h, &r);
 	objects_free(h, false);
-	/* What was taken has been given back. */
+	/* All mkeys must have been released. */
 	if (h->stats.mkeys_enabled || h->xlt_total)
 		abort();
 	hca_free(h);

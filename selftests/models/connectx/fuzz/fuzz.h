@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Shared by the fuzzers. Bit 0 of the first byte of an input is the scheme of page faults. */
+/*
+ * Shared by the fuzzers. In the first byte of an input, bit 0 selects the scheme of page faults,
+ * and bit 1 turns ATS on.
+ */
 #ifndef FUZZ_H
 #define FUZZ_H
 
 #include "../connectx.h"
 #include "../../fuzz/input.h"
 
-/* Guest RAM, again and again below RAM_END: what a real guest used as address is memory, too. */
+/* Guest RAM, repeated up to RAM_END, so that addresses of recorded guests lead to memory, too. */
 #define RAM_SIZE (1U << 20)
 #define RAM_END (2ULL << 30)
 #define READ_ONLY 0x100000000ULL	/* the same, for reading only */
 #define PEER 0x140000000ULL	/* BAR of a peer */
 #define PEER_SIZE 0x10000U
 
-/* Where things are in RAM. */
+/* The layout of RAM. */
 #define CMDQ 0x1000
 #define BOXES 0x4000		/* of a command: input, output */
 #define BOXES_OUT 0x8000
 #define QUEUES 0x10000		/* a page each, see begin() of wqe.c */
 #define DATA 0x40000
 
-/* Of the fuzzer: */
+/* Each fuzzer defines these: */
 void begin(struct hca *h);	/* before the first record */
-void end(void);			/* behind the last, when the HCA has gone */
+void end(void);			/* after the last one, when the HCA is freed */
 
 /* fuzz.c */
 extern u8 *ram;

@@ -42,7 +42,7 @@ void begin(struct hca *h)
 		abort();
 	if (event_fd)
 		return;
-	/* The first time. Whoever writes to the second gets SIGPIPE. */
+	/* Only the first time. A write to odd_fd raises SIGPIPE, as its other end is closed. */
 	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	odd_fd = fcntl(sock[0], F_DUPFD_CLOEXEC, 0);
 	files_before += 2;
@@ -54,12 +54,12 @@ void end(void)
 {
 	close(sock[0]);
 	close(sock[1]);
-	/* What came with a message has been closed. */
+	/* The model must have closed all file descriptors that came with messages. */
 	if (open_files() != files_before)
 		abort();
 }
 
-/* Each reply must be one, and as long as it says. */
+/* A reply must be marked as one, and be as long as its header says. */
 static void take_reply(void)
 {
 	static struct message reply;
@@ -73,9 +73,9 @@ static const u8 counts[] = { 0, 1, 8, 17 };	/* of file descriptors; the model ta
 enum { FDS = 3, FD_KIND = 0xc, ALONE = 0x10, WRONG_SIZE = 0x20, RAW = 0x40, LATER = 0x80 };
 
 /*
- * value: the command; argument: how many file descriptors, of what; that no reply is wanted; that
- * the size is what the data begins with; that the data has the header, too; that it is looked at
- * with the next one only.
+ * value: the command; argument: FDS: index of the number of file descriptors; FD_KIND: their file;
+ * ALONE: no reply is requested; WRONG_SIZE: the data begins with the size for the header; RAW: the
+ * data includes the header; LATER: the model does not read the message before the next one is sent.
  */
 static void run_message(struct hca *h, const struct rec *r)
 {

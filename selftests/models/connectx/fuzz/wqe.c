@@ -25,7 +25,7 @@
 /* The numbers of mkeys are given out from 0x10. */
 enum { KEY_PA = 0x1000, KEY_MTT = 0x1100, KEY_KSM = 0x1200, KEY_KLM = 0x1300, KEY_FREE = 0x1400 };
 
-/* Where a type has a number below 16 that is its place: what a recorded WQE has for argument. */
+/* The argument of a recorded WQE is the type of its QP. So each type below 16 is its own index. */
 static const struct {
 	u8 st, peer;
 	bool srq;
@@ -59,7 +59,7 @@ static u32 in[256];
 		MLX5_SET(layout, in, opcode, MLX5_CMD_OP_##name); \
 	} while (0)
 
-/* Without the way through mailboxes, which command.c fuzzes. */
+/* Runs a command without its mailboxes, which command.c fuzzes. */
 static u8 run(struct hca *h, cmd_fn *fn, size_t len)
 {
 	u32 out[256] = { 0 };
@@ -68,7 +68,7 @@ static u8 run(struct hca *h, cmd_fn *fn, size_t len)
 	return fn(h, &io);
 }
 
-/* It cannot fail; with these pages, or other translations, behind its layout. */
+/* Creates an object, with these pages or translations behind the layout. This must not fail. */
 static void create(struct hca *h, cmd_fn *fn, size_t at, const u64 *pages, u32 n)
 {
 	for (u32 i = 0; i < n; i++)
@@ -101,8 +101,8 @@ static void add_mkey(struct hca *h, u8 mode, const u64 *xlt, u32 n, bool is_free
 }
 
 /*
- * From reset until it can send; the queues begin anew. rights: of its peer: to read, write, do
- * atomic operations
+ * Takes a QP from reset to the state in which it can send, with empty queues. rights of its peer:
+ * bit 0 to read, bit 1 to write, bit 2 for atomic operations
  */
 static void bring_up(struct hca *h, unsigned int i, unsigned int rights)
 {
@@ -148,7 +148,7 @@ static void add_qp(struct hca *h, unsigned int i)
 	bring_up(h, i, 7);
 }
 
-/* Shared receive queue, or none of its own: the send queue is at the beginning. */
+/* If not, the send queue is at the beginning of the buffer. */
 static bool has_rq(unsigned int i)
 {
 	return !qps[i].srq && qps[i].st != MLX5_QP_ST_XRC;
@@ -191,8 +191,8 @@ void begin(struct hca *h)
 	create(h, create_cq, MLX5_BYTE_OFF(create_cq_in, pas), (u64[]){ CQ_BUF }, 1);
 
 	/*
-	 * Pages: there, there, not there, for reading, of a peer, where writes are not allowed,
-	 * nowhere
+	 * Pages: present, present, absent, read-only, of a peer, in memory that is mapped for
+	 * reading only, outside of all memory, absent
 	 */
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_PA, NULL, 0, false);
 	add_mkey(h, MLX5_MKC_ACCESS_MODE_MTT,
@@ -227,7 +227,7 @@ void end(void)
 {
 }
 
-/* The driver takes its events and completions, and wants to hear of more. */
+/* The driver consumes its events and completions, and arms both queues. */
 static void consume(struct hca *h)
 {
 	const struct eq *eq = table_get(&h->eq, 1);
@@ -244,7 +244,8 @@ static void consume(struct hca *h)
 /* ---- records ---- */
 
 /*
- * argument: the QP, and 32: the driver sleeps, 64: its length is as it is, 128: without a doorbell
+ * argument: the QP; 32: the driver consumes nothing; 64: the WQE keeps the length that it has; 128:
+ * no doorbell
  */
 static void run_wqe(struct hca *h, const struct rec *r)
 {
@@ -346,7 +347,7 @@ static u16 fill_wqe(struct rec *r, u8 *data)
 	return at;
 }
 
-/* argument: the QP, or that whose SRQ it is */
+/* argument: the QP; if it has no receive queue, the WQE goes to the SRQ */
 static void run_recv(struct hca *h, const struct rec *r)
 {
 	post_recv(r->arg % NQP, r->data, r->len);
@@ -359,7 +360,7 @@ static u16 fill_recv(struct rec *r, u8 *data)
 	return 64;
 }
 
-/* Answers a page fault; argument: 1: with an error; value: which */
+/* Resumes a page fault; argument: 1: with an error; value: the number of the fault */
 static void run_resume(struct hca *h, const struct rec *r)
 {
 	void *info = MLX5_ADDR_OF(page_fault_resume_in, in, page_fault_info);
@@ -382,7 +383,7 @@ static void run_resume(struct hca *h, const struct rec *r)
 	run(h, page_fault_resume, MLX5_ST_SZ_BYTES(page_fault_resume_in));
 }
 
-/* argument: the QP, and 16: to error; else through reset to where it can send, with these rights */
+/* argument: the QP; 16: to the error state, else through reset to bring_up(); value: the rights */
 static void run_modify(struct hca *h, const struct rec *r)
 {
 	unsigned int i = r->arg % NQP;
@@ -396,7 +397,7 @@ static void run_modify(struct hca *h, const struct rec *r)
 		bring_up(h, i, r->value);
 }
 
-/* argument: what to do and the channel; the data: key, address, length */
+/* argument: the operation and the channel; data: key, address, length */
 static void run_door(struct hca *h, const struct rec *r)
 {
 	u64 at = (r->arg >> 4) % CHANNELS * CHANNEL_SIZE;
@@ -418,7 +419,7 @@ static u16 fill_door(struct rec *r, u8 *data)
 	return 16;
 }
 
-/* Memory goes: the BAR of the peer, or a MiB; argument: 1: it comes back, with these rights */
+/* Unmaps the BAR of the peer, or a MiB of RAM; argument: 1: map it again; other bits: rights */
 static void run_unmap(struct hca *h, const struct rec *r)
 {
 	u64 at = r->value & 1 ? PEER : (u64)(r->value % (RAM_END / RAM_SIZE)) * RAM_SIZE;

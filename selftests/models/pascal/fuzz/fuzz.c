@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the fuzzers share. See fuzz.h. */
+/* Shared by the fuzzers. See fuzz.h. */
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ void vram64(struct gpu *g, u64 at, u64 val)
 	memcpy(g->vram + at, &val, 8);
 }
 
-/* The directories of an address space, with a table of small pages for each of four times 2 MiB. */
+/* Makes the directories of an address space, and four tables of small pages, for 2 MiB each. */
 static void space(struct gpu *g, u32 n, u64 base, u64 flags)
 {
 	static const u8 shift[] = { 47, 38, 29 };
@@ -99,7 +99,7 @@ static void set_up(struct gpu *g)
 
 /* ---- what a guest does ---- */
 
-/* argument: the region; value: where, in words */
+/* argument: the region; value: the offset, in words */
 void run_write(struct gpu *g, const struct rec *r)
 {
 	vfio_user_write(&g->dev, r->arg & 15, r->value * 4, r->data, r->len);
@@ -112,7 +112,7 @@ void run_read(struct gpu *g, const struct rec *r)
 	vfio_user_read(&g->dev, r->arg & 15, r->value * 4, data, min(r->len, sizeof(data)));
 }
 
-/* value: where, from INST on, in units of 8 */
+/* value: the offset from INST, in units of 8 bytes */
 void run_vram(struct gpu *g, const struct rec *r)
 {
 	memcpy(g->vram + INST + r->value * 8, r->data, r->len);
@@ -150,7 +150,7 @@ u16 fill_door(struct rec *r, u8 *data)
 	return 16;
 }
 
-/* argument: which; value: for what */
+/* argument: the knob; value: its setting */
 void run_knob(struct gpu *g, const struct rec *r)
 {
 	u32 val = r->value;
@@ -203,7 +203,7 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	p++;
 	for (int n = 0; n < MAX_RECORDS && next(&p, last, &r, data); n++)
 		kinds[r.kind % nkinds].run(g, &r);
-	/* What is counted is there. */
+	/* The number of stale entries must be right. */
 	for (u32 i = 0; i < TLB_SIZE; i++)
 		stale += !!g->tlb[i].stale;
 	if (stale != g->stale)

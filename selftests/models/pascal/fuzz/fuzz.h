@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the fuzzers share: a GPU that is set up as by a driver, and what a guest does. Bit 0 of the
+ * Shared by the fuzzers: a GPU that is set up as by a driver, and actions of a guest. Bit 0 of the
  * first byte of an input puts all engines on one runlist.
  */
 #ifndef FUZZ_H
@@ -12,7 +12,7 @@
 #define RAM_SIZE (4U << 20)
 #define VRAM_SIZE (64ULL << 20)
 
-/* Places in VRAM: instance blocks, page tables of three address spaces, what is mapped. */
+/* The layout of VRAM: instance blocks, page tables of three address spaces, mapped memory. */
 #define INST 0x10000
 #define TABLES(space) (0x20000 + (space) * 0x10000)
 #define USERD 0x90000

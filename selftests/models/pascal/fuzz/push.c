@@ -4,13 +4,13 @@
 
 static u16 put_at[NCHAN];
 
-/* argument: the channel; value: how many words the entry of the ring claims to have */
+/* argument: the channel; value: the length of the entry of the ring, in words */
 static void run_push(struct gpu *g, const struct rec *r)
 {
 	u32 chid = r->arg % NCHAN, words = r->value & 0xfff, put;
 	u64 at = PB + (put_at[chid] & 7) * 512;
 
-	/* The first one of an input. */
+	/* Only for the first push of an input. */
 	if (!g->stats.bar1_queued && !g->stats.pushes)
 		memset(put_at, 0, sizeof(put_at));
 	memcpy(ram + 0x100000 + (put_at[chid] & 7) * 512, r->data, min(r->len, 512));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Fuzzes registers: each unit's, one by one. */
+/* Fuzzes the registers of all units. */
 #include "fuzz.h"
 
 static const u32 registers[] = {
@@ -12,7 +12,7 @@ static const u32 registers[] = {
 	0x700000, 0x7ffffc, 0x800008, 0x80000c, 0x800010, 0x8001fc, 0xfffffc,
 };
 
-/* value: the register, and the next ones; or any */
+/* argument: 128: any register, else one of the table; value: which one is the first */
 static void run_register(struct gpu *g, const struct rec *r)
 {
 	u32 at = r->arg & 128 ? r->value << 8 : registers[r->value % ARRAY_SIZE(registers)], val;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Fuzzes page tables and TLBs: entries of any level, and what goes through them. */
+/* Fuzzes page tables and TLBs: entries of any level, and accesses that use them. */
 #include "fuzz.h"
 
 /* argument: the address space, and the level; value: the index */

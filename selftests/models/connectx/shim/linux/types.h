@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What include/linux/mlx5/{mlx5_ifc,device,qp}.h of the kernel tree need of the rest of the kernel,
- * so that the model is built from the driver's own layouts. The Makefile puts this folder before,
- * and the tree's include/ behind, all others.
+ * Definitions that include/linux/mlx5/{mlx5_ifc,device,qp}.h of the kernel tree need from the rest
+ * of the kernel, so that the model is built from the driver's own layouts. The compiler searches
+ * this folder before all others, and the tree's include/ after all others (see the Makefile).
  */
 #ifndef SHIM_TYPES_H
 #define SHIM_TYPES_H
@@ -24,7 +24,7 @@ typedef int16_t s16, __s16;
 typedef int32_t s32, __s32;
 typedef int64_t s64, __s64;
 
-/* The kernel has one of them defined, the C library both. */
+/* The kernel defines only one of them, the C library both. */
 #undef __BIG_ENDIAN
 #undef __LITTLE_ENDIAN
 #define __LITTLE_ENDIAN 1234

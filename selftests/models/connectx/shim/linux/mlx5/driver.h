@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What qp.h and cq.h need of the driver's own header. */
+/* Definitions that qp.h and cq.h need from the driver's own header. */
 #ifndef SHIM_DRIVER_H
 #define SHIM_DRIVER_H
 

@@ -625,7 +625,8 @@ def case_slow(new, random):
         while not done():
             assert time.monotonic() < begin + 60, "it does not end"
             time.sleep(0.01)
-        assert time.monotonic() >= begin + 0.3, "too soon"
+        # The model counts whole milliseconds, and the first may have begun already.
+        assert time.monotonic() >= begin + 0.299, "too soon"
         d.write(DOOR, 0x1c, bytes(4))
     verdict(d, 0)
 

@@ -52,7 +52,8 @@ again) [ $# -ge 3 ] || {
 esac
 shift
 
-# DEPEND: ccache learns from the compiler which files are included (see also ccache-gcc.sh). Preprocessing twice makes a cold build a sixth longer.
+# DEPEND: ccache learns from the compiler which files are included (see also ccache-gcc.sh). Preprocessing twice makes a cold build
+# a sixth longer.
 export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
 # The same source gives the same kernel on each machine and at each time.
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'

@@ -26,7 +26,7 @@ configure() {
 # at_configured OUT COMMIT: check it out, with the configuration of configure(). Before a patch, its new symbols are lost.
 at_configured() {
 	at "$2"
-	cp "$OUT/config" "$work/out-$1/.config"
+	cmp -s "$OUT/config" "$work/out-$1/.config" || cp "$OUT/config" "$work/out-$1/.config"
 }
 
 # is_set OUT SYMBOL: is it set in the configuration?

@@ -230,7 +230,7 @@ class Tests:
         link.qps[0].post_send(wr)
 
     def test_faults(self):
-        """Accesses at random places. The model varies their faults at random: with neighbouring pages, in parts, without a length."""
+        """Random accesses. The model reports faults in random ways: with neighbouring pages, in parts, without a length."""
         n, rng, link = 64, random.Random(1), Link(sys.argv[1], 0)
         p, b = self.memory(n)
         plain = link.region(b, n * PAGE, 0)

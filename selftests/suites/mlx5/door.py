@@ -463,8 +463,8 @@ class Tests:
             libc.munmap(ctypes.c_void_p(a + (i << 30)), ctypes.c_size_t(PAGE))
 
     def test_child_not_passed(self):
-        """The memory of a child is unmapped, but the UMR that leads the implicit MR past the child fails. The child stays as long as
-        the implicit MR.
+        """The memory of a child is unmapped, but the UMR that leads the implicit MR past the child fails. The child stays as
+        long as the implicit MR.
         """
         no_lockdep()
         self.door.plain()

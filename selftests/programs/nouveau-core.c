@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What nouveau's shared virtual memory stands on, on the model of a GP100
- * (selftests/models/pascal): push buffers, and the interrupts by which fences become known. The
- * tests with EXEC have a client whose address space is its own to fill (VM_BIND).
+ * The base of nouveau's shared virtual memory, on the model of a GP100 (selftests/models/pascal):
+ * push buffers, and the interrupts that report fences. In the tests of EXEC the client fills its
+ * address space itself (VM_BIND).
  */
 #include "nouveau.h"
 
@@ -26,7 +26,7 @@ FIXTURE_TEARDOWN(push)
 	close_gpu(_metadata, &self->gpu);
 }
 
-/* So many copies that the push buffer goes round several times: none of them is lost. */
+/* So many copies that the push buffer wraps several times. None of them is lost. */
 TEST_F_TIMEOUT(push, goes_round, 120)
 {
 	struct gpu *g = &self->gpu;
@@ -75,7 +75,7 @@ static int exec(FIXTURE_DATA(exec) *self, uint64_t va, size_t len)
 	return ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_EXEC, &e);
 }
 
-/* 0: it has been done within this time. */
+/* Return: 0 if it was done within this time. */
 static int wait_s(FIXTURE_DATA(exec) *self, unsigned int s)
 {
 	struct drm_syncobj_wait w = { .handles = (uintptr_t)&self->syncobj, .count_handles = 1 };
@@ -97,7 +97,7 @@ FIXTURE_SETUP(exec)
 	ASSERT_TRUE(open_files(&self->gpu));
 	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_VM_INIT, &i), 0);
 	ASSERT_EQ(open_channel(&self->gpu), 0);
-	/* It has zeroes: a push buffer that does nothing. */
+	/* The buffer has zeroes: commands that do nothing. */
 	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_NEW, &n), 0);
 	self->bo = n.info.handle;
 	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_SYNCOBJ_CREATE, &c), 0);
@@ -110,8 +110,8 @@ FIXTURE_TEARDOWN(exec)
 }
 
 /*
- * The channel is not on the first runlist, and begins late, so that somebody waits for its fence
- * before it is done. Then nothing but the interrupt tells.
+ * The channel is not on the first runlist, and begins late, so that the waiter is there before the
+ * fence is done. Then only the interrupt can wake the waiter.
  */
 TEST_F(exec, fence_event)
 {
@@ -124,7 +124,7 @@ TEST_F(exec, fence_event)
 	put(g->door, DOOR_DELAY, 0);
 }
 
-/* Up to the last address that an entry of the GPFIFO can hold, and not beyond. */
+/* Push buffers work up to the last address that an entry of the GPFIFO can hold, not beyond. */
 TEST_F(exec, limit)
 {
 	struct stats before = stats(self->gpu.door), after;
@@ -163,7 +163,7 @@ FIXTURE_TEARDOWN(hole)
 	close_gpu(_metadata, &self->gpu);
 }
 
-/* A hole for them that host cannot reach: no channel. */
+/* The only hole for them is out of reach of host, so no channel can be made. */
 TEST_F(hole, limit)
 {
 	struct stats before = stats(self->gpu.door), after;
@@ -177,7 +177,7 @@ TEST_F(hole, limit)
 
 /*
  * The memory of a large buffer is in several blocks, which may be adjacent. They are mapped one by
- * one, and synced so: on a kernel with debug options dma-debug looks at that.
+ * one, and must be synced one by one. On a kernel with debug options dma-debug checks this.
  */
 TEST_F(hole, synced)
 {
@@ -194,7 +194,7 @@ TEST_F(hole, synced)
 	EXPECT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_CPU_FINI, &fini), 0);
 }
 
-/* A client chooses the offset into its buffer, too, and it may lead anywhere. */
+/* A client also chooses the offset in its buffer, so the sum may be any address. */
 TEST_F(hole, offset)
 {
 	struct gpu *g = &self->gpu;

@@ -86,7 +86,7 @@ static void remap(struct __test_metadata *_metadata, struct gpu *g, char *mem, s
 	EXPECT_EQ(walk(g, to + PAGE, &addr) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
 	EXPECT_EQ(addr, before);
 	ASSERT_EQ(compare(g), 0);
-	/* The GPU stores, and a part of it goes back. */
+	/* The GPU stores, and a part of the memory moves back. */
 	put(g->door, DOOR_DATA, 4711);
 	ASSERT_EQ(gpu(g, DOOR_STORE, to, 4), DOOR_DONE);
 	ASSERT_EQ(mremap(to, size / 2, size / 2, MREMAP_MAYMOVE | MREMAP_FIXED, mem), mem);
@@ -112,7 +112,7 @@ TEST_F(process, remapped_huge)
 	remap(_metadata, &self->gpu, mem, HUGE, HUGE);
 }
 
-/* Where a huge page cannot be mapped, it is there in small ones. */
+/* Where the new address cannot have a huge page, small pages map the memory. */
 TEST_F(process, remapped_huge_askew)
 {
 	char *mem = map(HUGE, MADV_HUGEPAGE);
@@ -126,7 +126,7 @@ TEST_F(process, remapped_huge_askew)
 struct pager {
 	int fd, missing, protect;
 	char *mem;
-	size_t unit;		/* what it unprotects at a time */
+	size_t unit;		/* bytes that it unprotects at a time */
 };
 
 static void *serve(void *arg)
@@ -294,7 +294,7 @@ TEST_F(process, killed)
 
 /* ---- faults ---- */
 
-/* More of them than the buffer has room for: none is forgotten. */
+/* More faults than the buffer has room for. None is forgotten. */
 TEST_F(process, faults_overflow)
 {
 	struct gpu *g = &self->gpu, client[DOOR_CLIENTS];

@@ -28,7 +28,7 @@ FIXTURE_TEARDOWN(svm)
 	close_gpu(_metadata, &self->gpu);
 }
 
-#define CHUNK	(256UL << 20)	/* what the driver takes of VRAM at a time */
+#define CHUNK	(256UL << 20)	/* VRAM that the driver takes at a time */
 
 /* Chunks of device memory that the driver has. */
 static int chunks(void)
@@ -45,7 +45,7 @@ static int chunks(void)
 }
 
 /*
- * As many small pages as a chunk has fit in one. This test comes first, because chunks that huge
+ * All small pages of a chunk can be used. This test comes first, because chunks that huge
  * pages leave behind are used for small pages, too.
  */
 TEST_F(svm, whole_chunk)
@@ -57,7 +57,7 @@ TEST_F(svm, whole_chunk)
 	/* Memory without a page table moves as huge pages, whatever the advice. */
 	for (size_t i = 0; i < CHUNK; i += HUGE)
 		mem[i] = 1;
-	/* Others may have a chunk of huge pages. */
+	/* Other processes may have pages in a chunk of huge pages. */
 	ASSERT_EQ(to_vram(self->gpu.drm, mem, PAGE), 0);
 	before = chunks();
 	EXPECT_GE(before, 1);
@@ -151,7 +151,7 @@ TEST_F(svm, atomic)
 	}
 }
 
-/* The GPU cannot reach memory any more that the process has unmapped or protected. */
+/* The GPU no longer reaches memory that the process has unmapped or protected. */
 TEST_F(svm, taken_away)
 {
 	struct gpu *g = &self->gpu;
@@ -212,8 +212,8 @@ TEST_F(svm, cancel_in_vram)
 }
 
 /*
- * After mprotect() and back memory in VRAM is read-only in the page table of the CPU until somebody
- * writes, and that may be the GPU.
+ * After mprotect() and back, memory in VRAM is read-only in the page table of the CPU until the
+ * next write. The GPU may be the writer.
  */
 static void was_read_only(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
 {
@@ -247,7 +247,7 @@ TEST_F(svm, was_read_only_huge)
 	was_read_only(_metadata, &self->gpu, mem, HUGE);
 }
 
-/* After fork() it is read-only for both. The parent sees stores of the GPU, the child does not. */
+/* After fork() memory is read-only for both. Only the parent sees later stores of the GPU. */
 TEST_F(svm, forked)
 {
 	struct gpu *g = &self->gpu;
@@ -286,7 +286,7 @@ static void *move(void *arg)
 	return NULL;
 }
 
-/* While its copy is held, memory is in neither place: the CPU waits, and then finds all of it. */
+/* While its copy is held, memory is in neither place. The CPU waits, then finds all data. */
 TEST_F(svm, held_copy)
 {
 	struct gpu *g = &self->gpu;
@@ -305,7 +305,7 @@ TEST_F(svm, held_copy)
 
 /*
  * All clients of the GPU fault at once, each fault comes twice, invalidations are slow, half of the
- * pages are in VRAM. Half of the clients store; what they write and what is there stay apart.
+ * pages are in VRAM. Half of the clients store. Their data do not mix with other data.
  */
 TEST_F(svm, burst)
 {
@@ -340,8 +340,8 @@ TEST_F(svm, burst)
 }
 
 /*
- * The GPU stores to a page while it moves to VRAM, by a mapping that it has used before: the store
- * must wait until the page is there, or it goes to memory that nobody looks at any more.
+ * The GPU stores to a page while the page moves to VRAM, by a mapping that it has used before. The
+ * store must wait until the page has moved. Otherwise it is lost in the old memory.
  */
 TEST_F(svm, store_while_moving)
 {
@@ -402,7 +402,7 @@ TEST_F(svm, huge_in_parts_ram)
 	in_parts(_metadata, &self->gpu, false);
 }
 
-/* A huge page in VRAM that the page table of the CPU has in small ones comes back page by page. */
+/* A huge page in VRAM whose PMD was split comes back page by page. */
 TEST_F(svm, huge_split)
 {
 	struct gpu *g = &self->gpu;
@@ -445,10 +445,10 @@ static void *look(void *arg)
 }
 
 /*
- * One thread gives up memory while another one faults. The second thread has found a page in VRAM,
- * and waits while the first one tells the GPU, which is slow. Then it moves to the processor of the
- * first one, which has a higher priority, and goes on when the first one has ended: the page that
- * it has found is not there any more.
+ * One thread drops memory while another one faults. The second thread has found a page in VRAM, and
+ * waits while the first one invalidates the GPU's mapping, which is slow. Then the second thread
+ * moves to the processor of the first one, which has a higher priority, so it continues only when
+ * the first one has ended. By then the page that it has found is freed.
  */
 static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struct range gone,
 			 char *used)
@@ -471,14 +471,14 @@ static void during_fault(struct __test_metadata *_metadata, struct gpu *g, struc
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
 	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
 	pthread_attr_setschedparam(&attr, &param);
-	/* It takes the mmap lock for writing, which the first one would not let happen. */
+	/* This takes the mmap lock for writing, so it has to come before the first thread. */
 	ASSERT_EQ(pthread_create(&second, NULL, look, &faulter), 0);
 	put(g->door, DOOR_SLOW, 600);
 	ASSERT_EQ(pthread_create(&first, &attr, give_up, &gone), 0);
 	pause_ms(150);
 	faulter.go = true;
 	pause_ms(150);
-	/* On a busy machine it may have ended by now: then nothing is shown. */
+	/* On a busy machine the thread may have ended by now. Then the test shows nothing. */
 	pthread_setaffinity_np(second, sizeof(cpu[0]), &cpu[0]);
 	ASSERT_EQ(pthread_join(first, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
@@ -552,7 +552,7 @@ TEST_F(svm, other_process)
 	EXPECT_EQ(status, 0);
 }
 
-/* Memory that the process gives up while it moves is not mapped when it has arrived. */
+/* Memory that the process drops while it moves is not mapped for the GPU afterwards. */
 TEST_F(svm, gone_while_moving)
 {
 	struct gpu *g = &self->gpu;
@@ -714,7 +714,7 @@ TEST_F(svm, beside_buffers)
 	ASSERT_EQ(pthread_join(thread, (void **)&result), 0);
 	EXPECT_STREQ(result, "done");
 	EXPECT_GT(stats(g->door).copies, after.copies);
-	/* A worker unmaps the buffer. Pages that are freed before that are seen if it is slow. */
+	/* A worker unmaps the buffer. If it is slow, the model notices pages freed before that. */
 	put(g->door, DOOR_SLOW, 200);
 	close(other.drm);
 	put(g->door, DOOR_SLOW, 0);
@@ -761,7 +761,7 @@ static bool begin_famine(void)
 		good = !madvise(mem + i, PAGE, MADV_DONTNEED);
 	for (size_t i = 0; good && i < ARRAY_SIZE(famine); i++)
 		good = vm_sysctl(famine[i].name, famine[i].val, &before_famine[i]);
-	/* As many as there are. A processor may keep some for itself. */
+	/* All that exist. A processor may keep some for itself. */
 	for (int cpu = 0; good && cpu < get_nprocs(); cpu++) {
 		cpu_set_t one;
 
@@ -799,7 +799,7 @@ TEST_F(svm, no_huge_page)
 	EXPECT_TRUE(end_famine());
 }
 
-/* ---- the driver goes; with files open it would crash ---- */
+/* ---- the driver is unbound; with open files it would crash ---- */
 
 FIXTURE(unbind)
 {
@@ -851,7 +851,7 @@ TEST_F(unbind, not_yet)
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
-/* All that is in VRAM comes back when the driver goes. */
+/* All memory in VRAM comes back when the driver is unbound. */
 TEST_F(unbind, with_pages)
 {
 	struct gpu *g = &self->gpu;
@@ -908,8 +908,8 @@ static void *unbind(void *self)
 }
 
 /*
- * The driver goes while a CPU fault holds the page. The copy of the fault fails, and the page stays
- * with this process, which does not use it: the driver has to come back for it.
+ * The driver is unbound while a CPU fault holds the page. The copy of the fault fails, so the page
+ * stays in VRAM, and this process does not access it. The driver must try again to evict it.
  */
 TEST_F_TIMEOUT(unbind, page_in_use, 60)
 {
@@ -939,7 +939,7 @@ TEST_F_TIMEOUT(unbind, page_in_use, 60)
 	end.tv_sec += 20;
 	EXPECT_EQ(pthread_timedjoin_np(thread, (void **)&result, &end), 0);
 	if (!result) {
-		/* It waits for this. */
+		/* The unbind waits for this. */
 		munmap(g->mem, PAGE);
 		pthread_join(thread, (void **)&result);
 	}
@@ -995,7 +995,7 @@ static bool gpu_is(FIXTURE_DATA(unbind) *self, const char *state)
 	return false;
 }
 
-/* If the copy engine fails, nothing sleeps, and the pages are where they were. */
+/* If the copy engine fails, the suspend fails, and the pages stay in place. */
 TEST_F(unbind, copy_before_sleep_fails)
 {
 	struct gpu *g = &self->gpu;
@@ -1043,7 +1043,7 @@ static void fill_vram(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *o
 	ASSERT_EQ(pages_in_vram(on->huge, 512), 512);
 }
 
-/* All of it has left VRAM and is right, and the GPU can have it again. */
+/* All memory has left VRAM, the data are right, and the memory can move to VRAM again. */
 static void after_sleep(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
 {
 	struct gpu *g = &on->gpu;
@@ -1084,7 +1084,7 @@ TEST_F_TIMEOUT(sleep, device, 200)
 	after_sleep(_metadata, on);
 }
 
-/* A channel executes no fence within 15 s: nothing sleeps, and all works as before. */
+/* A channel executes no fence within 15 s. The suspend fails, and all works as before. */
 FIXTURE(sleepless)
 {
 	FIXTURE_DATA(unbind) on;
@@ -1227,14 +1227,14 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *se
 	ASSERT_EQ(pages_in_vram(mem, n), n);
 	ASSERT_EQ(edu_fault(self, mem, size), 0);
 	EXPECT_EQ(pages_as(self, mem, n, self->reached), n);
-	/* It reads what the process had, and writes, and all that while nothing migrates. */
+	/* The peer reads the data of the process and writes its own. Nothing migrates meanwhile. */
 	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), 0), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(buf); i++)
 		ASSERT_EQ(buf[i], pattern((size - PAGE) / 4 + i, 5));
 	fill(buf, sizeof(buf), 6);
 	ASSERT_EQ(edu_dma(self, mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
 	EXPECT_EQ(pages_in_vram(mem, n), n);
-	/* The CPU takes it back, with what the peer has written, and the peer has nothing more. */
+	/* The CPU takes the memory back with the data of the peer. The peer has no page left. */
 	EXPECT_EQ(wrong(mem + PAGE, sizeof(buf), 6), 0);
 	EXPECT_EQ(pages_as(self, mem + PAGE, 1, self->reached), 0);
 	for (size_t i = 0; i < size / 4; i++)
@@ -1256,7 +1256,7 @@ TEST_F(peer, huge_page)
 	read_write(_metadata, self, mem, HUGE);
 }
 
-/* The driver goes: what the peer has written is there, and the peer has nothing more. */
+/* The driver is unbound: the data of the peer are there, and the peer has no page left. */
 TEST_F(peer, unbind)
 {
 	struct gpu *g = &self->gpu;
@@ -1279,7 +1279,7 @@ TEST_F(peer, unbind)
 	ASSERT_TRUE(driver(&driver_of, "bind"));
 }
 
-/* The machine sleeps: the peer has nothing more. Then it has the memory where that is now. */
+/* The machine sleeps: the peer has no page left. Later it reaches the memory's new place. */
 TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 {
 	struct gpu *g = &self->gpu;
@@ -1323,7 +1323,7 @@ TEST_F(peer, handed_out_again)
 	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
 	ASSERT_EQ(to_vram(g->drm, g->mem, size), 0);
-	/* Nothing passes this read. */
+	/* Earlier writes of the peer arrive before this read returns. */
 	ASSERT_EQ(edu_dma(self, mem + size, buf, sizeof(buf), 0), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, size, 1), 0);
@@ -1340,7 +1340,7 @@ TEST_F_TIMEOUT(peer, windows, 120)
 	char *mem = map(rounds * size, MADV_HUGEPAGE);
 
 	ASSERT_NE(mem, MAP_FAILED);
-	/* The peer sees one part after the other. A block keeps its window while it is in use. */
+	/* The peer maps one part after the other. A block keeps its window while it is in use. */
 	for (size_t r = 0; r < rounds; r++) {
 		char *part = mem + r * size;
 

@@ -140,7 +140,7 @@ static inline bool pagemap(uint64_t va, size_t n, uint64_t *e)
 	return good;
 }
 
-/* A swap entry that is in no swap. */
+/* Device-private entries look like swap entries, but belong to no swap file. */
 static inline bool device_private(uint64_t e)
 {
 	return e >> 62 == 1;
@@ -194,7 +194,7 @@ static inline char *map(size_t size, int advice)
 	return p;
 }
 
-/* Where the page tables of the GPU lead. */
+/* Translations of the page tables of the GPU. */
 static inline uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
 {
 	if (gpu(self, DOOR_WALK, va, 0) != DOOR_DONE)

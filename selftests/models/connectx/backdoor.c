@@ -9,25 +9,25 @@
 
 enum {
 	RKEY = 0x00, OP = 0x04, VA = 0x08, LEN = 0x10, STATUS = 0x14,
-	/* Low half: opcode of a command, or of UMR; high half N: the Nth from now fails. */
+	/* Low half: opcode of a command, or of UMR; high half N: the Nth of these fails. */
 	FAIL = 0x18,
-	SLOW = 0x1c,		/* low half: the same; high half: each of them takes that many ms */
+	SLOW = 0x1c,		/* low half: an opcode; high half: delay in ms */
 	/*
 	 * The firmware is dead, with this syndrome, until the driver restarts it; 0xff: the device
 	 * is off the bus until it is bus master again.
 	 */
 	SYNDROME = 0x20,
-	PLAIN = 0x24,	/* 1: nothing at random, and as few page faults as can be */
-	/* Low half: status of failing commands, 0: internal error; high half: how many more. */
+	PLAIN = 0x24,	/* 1: no random behaviour, and as few page faults as possible */
+	/* Low half: status of failing commands, 0: internal error; high half: more failures. */
 	FAIL_STATUS = 0x28,
-	NAME = 0x2c,	/* the mkey that page faults of the memory scheme name; 0: their own */
+	NAME = 0x2c,	/* page faults of the memory scheme name this mkey; 0: the right one */
 	COUNTERS = 0x800,	/* struct stats, 64 bits each */
 	DATA = 0x1000,
 };
 
 /*
- * Writing one of these to OP starts it. OP_READ and OP_WRITE access guest memory. OP_WHERE: to
- * which address does VA lead now? OP_MKEY: the context of the mkey with the MTTs of VA. The last
+ * Writing one of these to OP starts it. OP_READ and OP_WRITE access guest memory. OP_WHERE returns
+ * the address that VA leads to now, OP_MKEY the context of the mkey with the MTTs of VA. The last
  * two raise no page fault and do no DMA.
  */
 enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_MKEY = 4 };

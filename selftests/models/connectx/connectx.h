@@ -73,7 +73,7 @@ bool dma_reaches(struct hca *h, u64 iova, u64 len, bool write);
 u8 *dma_ptr(struct hca *h, u64 iova, u64 *len, bool write);
 bool dma_read(struct hca *h, u64 iova, void *to, u64 len);
 bool dma_write(struct hca *h, u64 iova, const void *from, u64 len);
-/* Counts payload in the statistics. */
+/* Adds payload to the statistics. */
 void dma_count(struct hca *h, bool peer, u64 len, bool write);
 bool dma_peer(struct hca *h, u64 iova);
 /*
@@ -245,7 +245,7 @@ bool mkey_ats(const struct mkey *mk);
 /* How many MTTs in use lead to this memory. */
 u64 mtts_into(struct hca *h, u64 iova, u64 size);
 void mkey_free(struct hca *h, struct mkey *mk);
-/* A peer's SEND with invalidate: its sender is done with the memory window. */
+/* A peer's SEND with invalidate: the sender no longer needs the memory window. */
 void mkey_unbind(struct hca *h, u32 key);
 
 /* ---- data.c: moves data between two ends ---- */
@@ -275,7 +275,7 @@ struct fault;
 struct xfer {
 	struct end src, dst;
 	u64 len, done;
-	u32 laps;		/* page faults in vain */
+	u32 laps;		/* page faults that did not help */
 	bool resend;		/* an RDMA READ: its response may be dropped and asked for again */
 	u8 atomic;		/* opcode, or 0 */
 	u64 compare, swap_add;
@@ -339,7 +339,7 @@ struct qp {
 	u16 sq_ci, rq_ci;
 	/* the send WQE in work */
 	bool busy;
-	bool more;		/* its turn ended before its work */
+	bool more;		/* its turn ended before the WQE was done */
 	int retries;		/* left, while it waits for the responder; -1: for ever */
 	u8 wqe[1024];
 	u16 wqe_index;

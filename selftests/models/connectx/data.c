@@ -70,7 +70,7 @@ denied:
 	return DENIED;
 }
 
-/* Both ends must be present before memory is changed, because this must happen only once. */
+/* Memory must change only once, so both ends must be present before. */
 static enum result atomic_run(struct hca *h, struct xfer *x)
 {
 	u64 n = 8, m = 8, old, new;

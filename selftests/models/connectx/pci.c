@@ -70,7 +70,7 @@ static u32 iseg_read(struct hca *h, u32 at)
 	case offsetof(struct mlx5_init_seg, health.irisc_index):
 		return h->syndrome << 16;
 	case offsetof(struct mlx5_init_seg, health_counter):
-		/* Standing still would mean that the firmware is dead. */
+		/* If the counter stood still, the driver would take the firmware for dead. */
 		return h->health_counter++ & 0xffffff;
 	}
 	return 0;
@@ -80,7 +80,7 @@ static void iseg_write(struct hca *h, u32 at, u32 val)
 {
 	switch (at) {
 	case offsetof(struct mlx5_init_seg, cmdq_addr_h):
-		/* The driver starts anew, and so does the firmware. */
+		/* The driver starts again, so the firmware does, too. */
 		if (h->syndrome)
 			hca_restart(h);
 		h->cmdq = (u64)val << 32 | (u32)h->cmdq;

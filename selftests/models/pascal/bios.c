@@ -93,7 +93,7 @@ void bios_init(struct gpu *g)
 	g->bios[BIOS_SIZE - 1] -= sum;
 }
 
-/* Is all of devinit in the memories of the PMU, and does the PMU start at its beginning? */
+/* Is all of devinit in the memories of the PMU, and is this address its beginning? */
 bool bios_devinit(struct gpu *g, u32 from)
 {
 	return from == START && !memcmp(g->imem, g->bios + CODE, CODE_LEN) &&

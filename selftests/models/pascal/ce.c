@@ -15,7 +15,7 @@ enum {
 };
 
 enum { UNIT_CE0 = 0x15, CLIENT_CE0 = 1 };
-enum { CONST = 4, NO_WRITE = 6 };	/* what a component can be, except one of the source */
+enum { CONST = 4, NO_WRITE = 6 };	/* values of a component that is not one of the source */
 
 #define CHUNK (256U << 10)
 

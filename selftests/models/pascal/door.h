@@ -13,7 +13,7 @@ enum {
 	/* For each client: the channel whose address space it uses, the operation, its operands. */
 	DOOR_CHID = 0x00,
 	DOOR_OP = 0x04,		/* enum door_op; writing it starts it */
-	DOOR_VA = 0x08,		/* 64 bits; DOOR_NEXT puts what it finds here */
+	DOOR_VA = 0x08,		/* 64 bits; DOOR_NEXT writes the address that it finds */
 	DOOR_LEN = 0x10,
 	DOOR_STATUS = 0x14,	/* enum door_status */
 	DOOR_FLAGS = 0x18,	/* answer of DOOR_WALK and DOOR_NEXT */
@@ -27,7 +27,7 @@ enum {
 	DOOR_AGAIN = 0x114,	/* each fault is reported this many more times */
 	DOOR_FAIL = 0x118,	/* N: the Nth copy from now fails */
 	DOOR_POSTED = 0x11c,	/* what flushes writes to BAR 1: enum posted */
-	DOOR_CHECK = 0x120,	/* written: the driver is idle; nothing stale may be in a TLB */
+	DOOR_CHECK = 0x120,	/* written: the driver is idle, so no TLB may have a stale entry */
 	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
 	DOOR_BACKWARDS = 0x128,	/* waiting channels continue in reverse order */
 	DOOR_COUNTERS = 0x800,	/* 64 bits each, in the order of DOOR_STATS and DOOR_FAILURES */

@@ -258,7 +258,7 @@ static void translate(struct gpu *g, u64 pdb, bool gpc, u64 va, struct xlat *x)
 	x->addr += va & 0xfff;
 }
 
-/* Is a channel or a BAR on this directory? Else its memory may be something else by now. */
+/* Does a channel or a BAR use this directory? If not, its memory may have another use by now. */
 static bool in_use(struct gpu *g, u64 pdb)
 {
 	for (u32 i = 0; i < CHANNELS; i++)
@@ -512,7 +512,7 @@ static void finish(struct gpu *g)
 	}
 }
 
-/* A slow invalidation ends when it is first looked at after its time. */
+/* A slow invalidation ends at the first check after its time. */
 static void expire(struct gpu *g)
 {
 	if (g->invalidation.busy && now() >= g->invalidation.until)

@@ -15,12 +15,13 @@
  *
  * All calls except EDU_HMM_STATS and EDU_HMM_WAIT have to come from the process that registered
  * the range. Addresses are user virtual addresses. If a page fault is delayed (userfaultfd),
- * removal of the device waits. Errors of all calls:
+ * removal of the device waits.
  *
- * ENODEV  the PCI device is gone ENXIO    no range is registered EPERM    the range is of another
- * process, or memory to be written is read-only EINVAL    not page aligned, empty, not within the
- * range; unknown flags EFAULT     an argument, or the memory, cannot be accessed ENOMEM   no
- * memory EINTR a signal is pending ENOTTY      no such call
+ * Errors of all calls: ENODEV, the PCI device is gone; ENXIO, no range is registered; EPERM, the
+ * range is of another process, or memory to be written is read-only; EINVAL, an address or length
+ * is not page aligned, empty or outside of the range, or a flag is unknown; EFAULT, an argument or
+ * the memory cannot be accessed; ENOMEM, no memory; EINTR, a signal is pending; ENOTTY, no such
+ * call.
  */
 #ifndef EDU_HMM_UAPI_H
 #define EDU_HMM_UAPI_H

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The back door of the model of a ConnectX: what a remote peer would ask of it."""
+"""The back door of the model of a ConnectX, which makes the requests of a remote peer."""
 
 import ctypes
 import mmap
@@ -16,8 +16,9 @@ BUSY, DONE, FAILED = 1, 2, 3
 NAMES = ("commands events interrupts completions umr_wqes page_faults memory_faults resumes resumes_with_error stale_resumes mkeys_enabled bytes_read "
          "bytes_written peer_bytes_read peer_bytes_written translations dma_maps dma_regions injected iommu_faults bad_commands bad_umrs "
          "violations").split()
-# Of the context of an mkey (mlx5_ifc_mkc_bits): relaxed ordering of writes and reads, ATS, and what tells mkeys apart. An mkey
-# from a pool may have room for up to twice as many translations as needed: translations_octword_size.
+# Fields of the context of an mkey (mlx5_ifc_mkc_bits): relaxed ordering of writes and of reads, ATS, and the fields that differ
+# between mkeys of the same kind. One of these is translations_octword_size: an mkey from a pool may have room for up to twice as
+# many translations as needed.
 RELAXED_WRITE, RELAXED_READ, ATS, VARIANT = 1 << 511 - 13, 1 << 511 - 473, 1 << 511 - 27, 0xff << 511 - 63 | 0xffffffff << 511 - 447
 
 
@@ -28,7 +29,7 @@ class Door:
         path = os.path.realpath(f"/sys/class/infiniband/{device}/device") + "/resource4"
         self.file = open(path, "r+b", buffering=0)
         self.map = mmap.mmap(self.file.fileno(), 65536, offset=channel * 65536)
-        # Each access must be one of 32 bits.
+        # Each access must have 32 bits.
         self.regs = (ctypes.c_uint32 * (65536 // 4)).from_buffer(self.map)
 
     def counters(self):
@@ -52,20 +53,20 @@ class Door:
         assert status == want, f"status {status}, not {want}"
 
     def plain(self, yes=True):
-        """Nothing at random, and as few page faults as can be"""
+        """Turns off random behaviour. The model then reports as few page faults as possible."""
         self.regs[PLAIN // 4] = yes
 
     def fail(self, opcode, after=1, status=0, more=0):
-        """That many of them from now fails, and so many more that follow it."""
+        """The command number `after` from now fails, and so do `more` later ones."""
         self.regs[FAIL_STATUS // 4] = status | more << 16
         self.regs[FAIL // 4] = opcode | after << 16
 
     def slow(self, opcode, ms):
-        """Each of them takes this time; 0: no more."""
+        """Each command with this opcode takes `ms` milliseconds; 0: no delay."""
         self.regs[SLOW // 4] = opcode | ms << 16
 
     def name(self, key):
-        """Page faults of the memory scheme are said to be of this mkey; 0: of their own."""
+        """Page faults of the memory scheme name this mkey; 0: the right one."""
         self.regs[NAME // 4] = key
 
     def write(self, rkey, va, data, want=DONE):
@@ -80,14 +81,14 @@ class Door:
         return struct.pack(f"<{length // 4}I", *self.regs[DATA // 4:(DATA + length) // 4])
 
     def where(self, rkey, va):
-        """The address that the device would go to, None if it would ask for the page"""
+        """Returns the address that the device would access, or None if it would report a page fault."""
         self.go(WHERE, rkey, va, 1)
         if self.regs[STATUS // 4] == FAILED:
             return None
         return self.regs[DATA // 4] | self.regs[DATA // 4 + 1] << 32
 
     def mkey(self, rkey, va):
-        """The context of the mkey that has the translation of this address, in an implicit region a child"""
+        """Returns the context of the mkey that translates this address. In an implicit region this is a child."""
         self.go(MKEY, rkey, va, 1)
         assert self.regs[STATUS // 4] == DONE, "no mkey has it"
         at = DATA // 4

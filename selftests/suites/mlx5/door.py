@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""door.py DEVICE [TEST...]: what a remote peer would do to a memory region, asked of the model by its back door. Prints KTAP."""
+"""door.py DEVICE [TEST...]: accesses memory regions as a remote peer would, by the back door of the model. Prints KTAP."""
 
 import ctypes
 import fcntl
@@ -48,7 +48,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class Verbs:
-    """Calls that let other threads of Python run"""
+    """Calls of libibverbs. Unlike pyverbs, they let other threads of Python run."""
 
     def __init__(self, device):
         lib = self.lib = ctypes.CDLL("libibverbs.so.1", use_errno=True)
@@ -61,19 +61,19 @@ class Verbs:
         self.pd = ctypes.c_void_p(lib.ibv_alloc_pd(ctypes.c_void_p(context)))
 
     def reg_mr(self, address, size):
-        """None if it failed"""
+        """Returns None if the registration fails."""
         return self.lib.ibv_reg_mr(self.pd, ctypes.c_void_p(address), ctypes.c_size_t(size), int(ODP))
 
     def dereg_mr(self, mr):
         return self.lib.ibv_dereg_mr(ctypes.c_void_p(mr))
 
     def rkey(self, mr):
-        """The last field of struct ibv_mr"""
+        """Returns the last field of struct ibv_mr."""
         return ctypes.c_uint32.from_address(mr + 40).value
 
 
 class HeldBack:
-    """A page that is not there, and whoever asks for it waits until the end of the block"""
+    """An absent page. A fault of this page waits until the end of the block."""
 
     def __init__(self, address):
         self.address = address
@@ -85,7 +85,7 @@ class HeldBack:
         assert select.select([self.uffd], [], [], 30)[0], "no fault of the page that is not there"
 
     def read(self):
-        """What was asked for"""
+        """Takes the report of the fault."""
         os.read(self.uffd, 32)
 
     def give(self):
@@ -110,7 +110,9 @@ ODP = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REM
 
 
 def no_lockdep():
-    """mlx5_ib recovers the UMR QP with a umem_mutex held, by a mutex under which it allocates memory: lockdep says so, and ends"""
+    """mlx5_ib recovers the UMR QP with a umem_mutex held. It then takes a mutex under which other code allocates memory. Lockdep
+    reports this, and stops.
+    """
     if os.path.exists("/proc/lockdep"):
         raise Skipped("lockdep reports how mlx5_ib recovers")
 
@@ -134,7 +136,7 @@ class Tests:
         return self.door.counters()["page_faults"] - before["page_faults"]
 
     def test_read(self):
-        """Pages that were there at registration: no fault"""
+        """A read of pages that were present at registration does not fault."""
         m, a = self.memory(4)
         m[:] = os.urandom(4 * PAGE)
         mr = self.odp(a, 4 * PAGE)
@@ -144,7 +146,7 @@ class Tests:
         mr.close()
 
     def test_write_absent(self):
-        """Pages that were never touched: faults, and they are there"""
+        """A write to pages that were never touched faults, and then finds them."""
         self.door.plain()
         m, a = self.memory(4)
         mr = self.odp(a, 4 * PAGE)
@@ -156,7 +158,7 @@ class Tests:
         mr.close()
 
     def test_unaligned(self):
-        """Nothing around it changes"""
+        """An unaligned write changes nothing around its destination."""
         m, a = self.memory(4)
         mr = self.odp(a, 4 * PAGE)
         data = os.urandom(2 * PAGE)
@@ -165,7 +167,7 @@ class Tests:
         mr.close()
 
     def test_invalidate(self):
-        """MADV_DONTNEED: the next read faults, and finds zeroes"""
+        """After MADV_DONTNEED the next read faults and finds zeroes."""
         self.door.plain()
         m, a = self.memory(4)
         m[:] = os.urandom(4 * PAGE)
@@ -180,7 +182,7 @@ class Tests:
         mr.close()
 
     def test_fork(self):
-        """Copy on write: the write of the device goes to this process only"""
+        """After fork() a write of the device changes only the memory of this process."""
         m, a = self.memory(1)
         m[:] = b"p" * PAGE
         mr = self.odp(a, PAGE)
@@ -196,7 +198,7 @@ class Tests:
         mr.close()
 
     def test_implicit(self):
-        """All memory of the process"""
+        """The region covers all memory of the process."""
         mr = MR(self.pd, access=ODP, length=0, implicit=True)
         for _ in range(3):
             m, a = self.memory(8)
@@ -209,7 +211,7 @@ class Tests:
         mr.close()
 
     def test_no_access(self):
-        """The process itself may not go there: resumed with error"""
+        """If the process itself may not access the memory, the page fault is resumed with an error."""
         m, a = self.memory(16)
         mr = self.odp(a, 16 * PAGE)
         libc = ctypes.CDLL(None)
@@ -228,12 +230,12 @@ class Tests:
         link.qps[0].post_send(wr)
 
     def test_faults(self):
-        """Accesses here and there, of which the device tells as it likes: what is near, in parts, without a length"""
+        """Random accesses. The model reports faults in random ways: with neighbouring pages, in parts, without a length."""
         n, rng, link = 64, random.Random(1), Link(sys.argv[1], 0)
         p, b = self.memory(n)
         plain = link.region(b, n * PAGE, 0)
         for implicit in False, True:
-            # Nothing is behind it.
+            # This address range is still unmapped behind the pages.
             mr, a, libc = self.implicit_child(n)
             mr.close()
             mr = MR(link.pd, access=ODP, length=0, implicit=True) if implicit else MR(link.pd, n * PAGE, ODP, address=a)
@@ -245,7 +247,7 @@ class Tests:
                 if i & 1:
                     local, remote = remote, local
                 read = bool(i & 2)
-                # A WRITE sends what is at the near end, a READ gets what is at the far end.
+                # The source of a WRITE is the local end, that of a READ is the remote end.
                 if (local[0] is plain) != read:
                     p[at:at + size] = data[at:at + size] = rng.randbytes(size)
                 self.post(link, read, SGE(local[1] + at, size, local[0].lkey), remote[0].rkey, remote[1] + at)
@@ -261,7 +263,7 @@ class Tests:
             libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE))
 
     def test_bounds(self):
-        """Beyond the region, with another key, with the key of one that has gone"""
+        """Accesses fail behind the end of the region, with a wrong key, and with the key of a region that was deregistered."""
         m, a = self.memory(2)
         mr = self.odp(a, 2 * PAGE)
         self.door.go(READ, mr.rkey, a + PAGE, 2 * PAGE)
@@ -274,7 +276,7 @@ class Tests:
         self.door.wait(FAILED)
 
     def test_sparse(self):
-        """Holes of an MR of more than one UMR's translations: each page reads as its own"""
+        """An MR with holes that needs more than one UMR for its translations: each page has its own data."""
         n = 1024
         m, a = self.memory(n)
         for p in range(0, n, 3):
@@ -286,7 +288,7 @@ class Tests:
         mr.close()
 
     def test_chunks(self):
-        """An MR so large that its first MTTs are written by more than one UMR; pages that the first one has, the second one has not"""
+        """More than one UMR writes the first MTTs of a large MR. Only pages of the first UMR are present."""
         chunk = ((1 << 20) - 64) // 8
         m, a = self.memory(2 * chunk)
         for p in range(64):
@@ -299,7 +301,7 @@ class Tests:
         mr.close()
 
     def test_command_fails(self):
-        """An error of a command reaches the caller, and nothing else happens"""
+        """The error of a command reaches the caller and has no other effect."""
         for opcode, make in ((0x400, lambda: CQ(self.context, 10)), (0x500, self.qp), (0x502, self.qp), (0x503, self.qp), (0x504, self.qp),
                              (0x200, lambda: MR(self.pd, access=ODP, length=0, implicit=True))):
             make().close()
@@ -310,7 +312,7 @@ class Tests:
             except PyverbsError:
                 assert self.door.counters()["injected"] == before + 1
             else:
-                # Nothing of this kind was made: the driver had one left.
+                # The driver had one in reserve, so it sent no command.
                 assert self.door.counters()["injected"] == before, f"the failure of {opcode:#x} was lost"
                 made.close()
             self.door.fail(0, 0)
@@ -327,7 +329,7 @@ class Tests:
         return qp
 
     def settle(self, want):
-        """mkeys in use, once they are as many as that, or after a while"""
+        """Waits until this many mkeys are in use, or until a time limit. Returns the number."""
         end = limit(20)
         while True:
             n = self.door.counters()["mkeys_enabled"]
@@ -337,7 +339,7 @@ class Tests:
 
     def implicit_child(self, npages):
         mr = MR(self.pd, access=ODP, length=0, implicit=True)
-        # A range of addresses of its own: a child covers 1 GiB.
+        # No other memory is in the 1 GiB that a child covers.
         libc = ctypes.CDLL(None)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -347,14 +349,14 @@ class Tests:
         return mr, a, libc
 
     def test_implicit_unmap(self):
-        """A child of an implicit MR goes with the memory that it covers, however often its pages were mapped"""
+        """A child of an implicit MR is destroyed when its memory is unmapped, also if pages were mapped more than once."""
         self.door.plain()
         mr, a, libc = self.implicit_child(8)
         before = self.door.counters()["mkeys_enabled"]
         for p in range(8):
             self.door.write(mr.rkey, a + p * PAGE, b"x" * 64)
         assert self.door.counters()["mkeys_enabled"] == before + 1
-        # They are mapped already.
+        # These pages are already mapped.
         self.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(a, 8 * PAGE, mr.lkey)])
         libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(8 * PAGE))
         n = self.settle(before)
@@ -362,7 +364,7 @@ class Tests:
         assert n == before, f"{n - before} children are left"
 
     def test_implicit_dontneed(self):
-        """Nor does a child stay when its pages had gone before their memory was unmapped"""
+        """A child is also destroyed if its pages were dropped before their memory was unmapped."""
         self.door.plain()
         mr, a, libc = self.implicit_child(8)
         before = self.door.counters()["mkeys_enabled"]
@@ -375,7 +377,7 @@ class Tests:
         assert n == before, f"{n - before} children are left"
 
     def test_implicit_pingpong(self):
-        """Memory that only comes and goes does not take the child away each time"""
+        """A child is kept while pages of its memory are dropped and mapped again."""
         self.door.plain()
         mr, a, libc = self.implicit_child(1)
         before = self.door.counters()["mkeys_enabled"]
@@ -389,30 +391,30 @@ class Tests:
         mr.close()
 
     def test_umr_fails(self):
-        """The translations cannot be written: the access fails at worst, and the next one does not"""
+        """If the translations cannot be written, the access may fail. The next access succeeds."""
         m, a = self.memory(2)
         mr = self.odp(a, 2 * PAGE)
         no_lockdep()
         self.door.fail(UMR)
         self.door.go(READ, mr.rkey, a, PAGE)
-        # In the memory scheme the driver tries a second time.
+        # In the memory scheme the driver tries again.
         self.door.wait(DONE if os.environ["SCHEME"] == "memory" else FAILED)
         self.door.write(mr.rkey, a, b"x" * 64)
         assert m[:64] == b"x" * 64
         mr.close()
 
     def test_register_fails(self):
-        """The UMR that would enable the mkey fails while an invalidation waits: there is nothing to zap, but much to unmap"""
+        """The UMR that enables the mkey fails while an invalidation waits. The invalidation skips the zap but unmaps the pages."""
         no_lockdep()
         n = 64
         verbs = Verbs(sys.argv[1])
         libc = ctypes.CDLL(None)
-        # What the driver makes for the first region stays.
+        # The driver keeps objects that it makes for its first region.
         m, a = self.memory(1)
         self.odp(a, PAGE).close()
         before = self.door.counters()
         processors = os.sched_getaffinity(0)
-        # So that who waits for the mutex gets it as soon as it is free.
+        # On one processor the invalidation gets the mutex as soon as it is free.
         os.sched_setaffinity(0, {0})
         for _ in range(5):
             m, a = self.memory(n)
@@ -426,7 +428,7 @@ class Tests:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
             libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE), mmap.MADV_DONTNEED)
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-            # Behind an IOMMU it shows: these pages are somebody else's now.
+            # An IOMMU mapping that is left leads to pages that may have another owner by now.
             left = self.door.counters()["dma_regions"] - before["dma_regions"]
             thread.join()
             self.door.slow(UMR, 0)
@@ -438,14 +440,14 @@ class Tests:
         assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
 
     def test_again(self):
-        """The firmware lacks resources for a child of an implicit MR: the device tries again, and nothing has failed"""
+        """The firmware lacks resources for a child of an implicit MR. The device tries again, and the access succeeds."""
         self.door.plain()
         mr, a, libc = self.implicit_child(1)
-        # In the memory scheme the driver tries a second time by itself.
+        # In the memory scheme the driver itself tries again.
         more = os.environ["SCHEME"] == "memory"
         before = self.door.counters()
         for n in range(64):
-            # Those that went before have left mkeys, and each is used up by one of these.
+            # Earlier children have left mkeys. Each new child uses one of them, until the driver has to create one.
             at = a + (n << 30)
             assert libc.mmap(at, PAGE, 3, 0x100022, -1, 0) == at or not n
             self.door.fail(CREATE_MKEY, status=NO_RES, more=more)
@@ -461,20 +463,22 @@ class Tests:
             libc.munmap(ctypes.c_void_p(a + (i << 30)), ctypes.c_size_t(PAGE))
 
     def test_child_not_passed(self):
-        """An implicit MR cannot be led past a child whose memory is gone: the child stays as long as the implicit MR"""
+        """The memory of a child is unmapped, but the UMR that leads the implicit MR past the child fails. The child stays as
+        long as the implicit MR.
+        """
         no_lockdep()
         self.door.plain()
         mr, a, libc = self.implicit_child(2)
         before = self.door.counters()
         self.door.write(mr.rkey, a, b"x" * 64)
-        # The first one takes the page away.
+        # The first UMR removes the translation of the page.
         self.door.fail(UMR, 2)
         libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
         end = time.monotonic() + 30
         while self.door.counters()["injected"] == before["injected"]:
             assert time.monotonic() < end, "the implicit MR was not updated"
             time.sleep(0.01)
-        # The child would be destroyed now.
+        # If the UMR had succeeded, the child would be destroyed in this time.
         time.sleep(0.5)
         assert self.door.counters()["mkeys_enabled"] == before["mkeys_enabled"] + 1, "the child has gone"
         self.door.write(mr.rkey, a + PAGE, b"y" * 64)
@@ -487,13 +491,13 @@ class Tests:
         assert n == before["mkeys_enabled"] - 1, f"{n - before['mkeys_enabled'] + 1} children are left"
 
     def test_unknown_key(self):
-        """A page fault names an mkey that the driver does not know: it may ask again for a while, then this is an error"""
+        """A page fault names an mkey that the driver does not know. The device may try again for a while, then the fault fails."""
         if os.environ["SCHEME"] != "memory":
-            return  # There such an mkey is one of pinned memory.
+            return  # In the transport scheme such an mkey belongs to pinned memory.
         m, a = self.memory(1)
         mr = self.odp(a, PAGE)
         self.door.name(0xffffff00)
-        # Children that have gone before are known no more either. The device tells of some in parts: only the last is answered.
+        # The driver does not know destroyed children either. If a fault is reported in parts, only the last part is resumed.
         for most in 4097, 1:
             self.door.plain(most == 1)
             before = self.door.counters()
@@ -505,9 +509,9 @@ class Tests:
         mr.close()
 
     def test_late_fault(self):
-        """A page fault names a child of an implicit MR that has gone meanwhile: the device asks again"""
+        """A page fault names a child of an implicit MR that was destroyed meanwhile. The device tries again."""
         if os.environ["SCHEME"] != "memory":
-            return  # There it names the implicit MR.
+            return  # In the transport scheme the fault names the implicit MR.
         self.door.plain()
         mr, a, libc = self.implicit_child(2)
         before = self.door.counters()
@@ -515,7 +519,7 @@ class Tests:
         libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
         assert self.settle(before["mkeys_enabled"]) == before["mkeys_enabled"]
         second = Door(sys.argv[1], 1)
-        # The driver knows the child no more than this one.
+        # This key stands for the destroyed child: the driver knows neither of them.
         self.door.name(0xffffff00)
         self.door.slow(PAGE_FAULT_RESUME, 100)
         before = self.door.counters()
@@ -529,11 +533,11 @@ class Tests:
         mr.close()
 
     def test_give_up(self):
-        """Of two pages the one goes whenever the other comes: the driver gives up, and the device asks again"""
+        """Whenever one of two pages arrives, the other one is dropped. The driver gives up, and the device tries again."""
         if os.path.exists("/proc/lockdep"):
             raise Skipped("takes long")
         if os.environ["SCHEME"] != "memory":
-            return  # The same goes on there as on edu_odp (odp.give_up).
+            return  # The transport scheme does the same as edu_odp (test odp.give_up).
         self.door.plain()
         n = 600
         m, a = self.memory(n)
@@ -563,7 +567,7 @@ class Tests:
         mr.close()
 
     def test_rereg_pinned(self):
-        """The P2P flag means nothing to a pinned region, which keeps its mkey"""
+        """The P2P flag has no effect on a pinned region: the region keeps its mkey."""
         m, a = self.memory(2)
         change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
         pinned = ODP & ~ibv_access_flags.IBV_ACCESS_ON_DEMAND
@@ -576,14 +580,16 @@ class Tests:
             mr.close()
 
     def test_relaxed(self):
-        """A region that may reach PCI peers has relaxed ordering only with ATS, others never have ATS, whoever asks, and when"""
+        """A region with the P2P flag has relaxed ordering only if it has ATS. Other regions never have ATS. This holds for
+        explicit and implicit regions, at registration and after a change of the access flags.
+        """
         m, a = self.memory(2)
         both = ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
         change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
         has_ats = os.environ["ATS"] == "1"
         config = os.open(f"/sys/class/infiniband/{sys.argv[1]}/device/config", os.O_RDWR)
         control, = os.pread(config, 1, DEVCTL)
-        # An adapter with ATS has relaxed ordering of reads if it is enabled in configuration space.
+        # On an adapter with ATS, relaxed ordering of reads must be enabled in configuration space.
         for reads in (False, True) if has_ats else (True,):
             os.pwrite(config, bytes([control | RELAX_EN if reads else control & ~RELAX_EN]), DEVCTL)
             ordering = RELAXED_WRITE | (RELAXED_READ if reads else 0)
@@ -599,7 +605,7 @@ class Tests:
                             assert self.door.read(mr.rkey, a, 64) == m[:64]
                             context = self.door.mkey(mr.rkey, a) & ~VARIANT
                             plain = context if plain is None else plain
-                            # Nothing else changes.
+                            # No other field of the mkey changes.
                             seen = plain & (ordering | ATS), context ^ plain
                             assert seen == (0, want if asked else 0), (reads, implicit, flags, before, asked, hex(context ^ plain))
                             before = asked
@@ -607,7 +613,7 @@ class Tests:
         os.close(config)
 
     def test_translations(self):
-        """What the adapter has had translated by ATS it keeps, until the page goes"""
+        """The adapter keeps a translation that it got by ATS until the page is dropped."""
         with open(f"/sys/class/infiniband/{sys.argv[1]}/device/config", "rb") as config:
             config.seek(0x100)
             header, _, control = struct.unpack("<IHH", config.read(8))
@@ -628,7 +634,7 @@ class Tests:
             mr.close()
 
     def test_qp_error(self):
-        """A page that cannot be had is an error of the queue pair that asked for it, and of no other"""
+        """A page fault that cannot be resolved is an error of its queue pair, and of no other queue pair."""
         m, a = self.memory(16)
         libc = ctypes.CDLL(None)
         before = self.door.counters()
@@ -649,7 +655,7 @@ class Tests:
             other.rdma(ibv_wr_opcode.IBV_WR_RDMA_WRITE, plain, mr)
             mr.close()
             plain.close()
-        # Not by asking again and again.
+        # The device did not repeat the fault until its limit.
         assert self.door.counters()["violations"] == before["violations"]
 
     def completion(self, link):
@@ -661,7 +667,7 @@ class Tests:
             assert time.monotonic() < end, "no completion"
 
     def statistic(self, name):
-        """Of all memory regions"""
+        """Returns the sum of a counter over all memory regions."""
         show = subprocess.run(("rdma", "-j", "statistic", "show", "mr"), stdout=subprocess.PIPE, check=True)
         return sum(int(mr.get(name, 0)) for mr in json.loads(show.stdout or "[]"))
 
@@ -673,7 +679,7 @@ class Tests:
             assert not flags and time.monotonic() < end, f"{now - before} pages were prefetched, not {n}"
 
     def test_statistic(self):
-        """What rdma statistic says is what happened"""
+        """The counters that `rdma statistic` shows are right."""
         self.door.plain()
         n = 16
         m, a = self.memory(n)
@@ -688,11 +694,11 @@ class Tests:
         mr.close()
 
     def prefetches(self, make):
-        """Pages that were prefetched do not fault, nor do the others without reason."""
+        """Prefetched pages do not fault. An access faults only if a page is absent or not writable."""
         self.door.plain()
         n = 8
         for flags in FLUSH, 0:
-            # advice, has the program touched the pages, faults of a read, of a write
+            # advice; whether the program has touched the pages; number of faults of a read; of a write
             for advice, touched, reads, writes in ((PREFETCH, False, 0, 1), (PREFETCH, True, 0, 1), (PREFETCH_WRITE, False, 0, 0),
                                                    (PREFETCH_WRITE, True, 0, 0), (PREFETCH_NO_FAULT, True, 0, None)):
                 m, a = self.memory(n)
@@ -709,7 +715,7 @@ class Tests:
                 assert m[:] == data[::-1]
                 assert writes is None or self.faults(before) == writes, (advice, touched, flags, self.faults(before))
                 mr.close()
-        # What is not there stays away.
+        # PREFETCH_NO_FAULT does not fault in absent pages.
         m, a = self.memory(n)
         mr = make(a, n)
         self.pd.advise_mr(PREFETCH_NO_FAULT, FLUSH, [SGE(a, n * PAGE, mr.lkey)])
@@ -719,7 +725,7 @@ class Tests:
         mr.close()
 
     def test_window(self):
-        """Through a memory window, which is a list of one piece of a region"""
+        """Accesses through a memory window. Its mkey is a list with one piece of a region."""
         n, rng = 16, random.Random(1)
         for implicit in False, True:
             link = Link(sys.argv[1], 0)
@@ -729,7 +735,7 @@ class Tests:
             mr = MR(link.pd, access=access, length=0, implicit=True) if implicit else MR(link.pd, n * PAGE, access, address=a)
             plain = link.region(b, n * PAGE, 0)
             window = MW(link.pd, ibv_mw_type.IBV_MW_TYPE_1)
-            # The first page is not in it.
+            # The window does not contain the first page.
             info = MWBindInfo(mr, a + PAGE, (n - 1) * PAGE,
                               ibv_access_flags.IBV_ACCESS_REMOTE_READ | ibv_access_flags.IBV_ACCESS_REMOTE_WRITE)
             link.qps[1].bind_mw(window, MWBind(info, ibv_send_flags.IBV_SEND_SIGNALED))
@@ -757,14 +763,14 @@ class Tests:
             plain.close()
 
     def test_prefetch(self):
-        """In all flavours"""
+        """Prefetches of an explicit region"""
         self.prefetches(lambda a, n: self.odp(a, n * PAGE))
 
     def test_prefetch_implicit(self):
         self.prefetches(lambda a, n: MR(self.pd, access=ODP, length=0, implicit=True))
 
     def test_prefetch_read_only(self):
-        """Memory that the process may only read, by a region that may be written to"""
+        """The region allows writes, but the process may only read the memory."""
         self.door.plain()
         n = 4
         m, a = self.memory(n)
@@ -788,7 +794,7 @@ class Tests:
         mr.close()
 
     def test_prefetch_dereg(self):
-        """The region goes while it is prefetched"""
+        """The region is deregistered during a prefetch."""
         n = 64
         for i in range(20):
             m, a = self.memory(n)
@@ -798,7 +804,7 @@ class Tests:
             mr.close()
 
     def dereg_load(self, make):
-        """The region goes while all channels, and another queue pair, are at work in it: each of them must end."""
+        """The region is deregistered while all channels and a queue pair access it. Each access must end."""
         n = 64
         doors = [Door(sys.argv[1], c) for c in range(8)]
         ends = []
@@ -827,12 +833,12 @@ class Tests:
         assert n == before, f"{n - before} mkeys are left"
 
     def test_dereg_fault(self):
-        """An implicit MR is deregistered in the middle of a fault that makes a child: no child is left"""
+        """An implicit MR is deregistered during a fault that makes a child. No child is left."""
         for _ in range(3):
             before = self.door.counters()["mkeys_enabled"]
             mr, a, libc = self.implicit_child(1)
             self.door.slow(UMR, 100)
-            # Making a child takes several of them.
+            # Making a child takes several UMRs.
             self.door.go(READ, mr.rkey, a, 64)
             time.sleep(0.25)
             mr.close()
@@ -843,7 +849,7 @@ class Tests:
             assert n == before, f"{n - before} mkeys are left"
 
     def test_child_gone(self):
-        """Other memory that a child of an implicit MR covers, while the child goes and the MR leads to it still"""
+        """A child is being destroyed, and its implicit MR still leads to it. An access to other memory of the child succeeds."""
         self.door.plain()
         mr, a, libc = self.implicit_child(2)
         self.door.write(mr.rkey, a, b"x" * 64)
@@ -859,7 +865,7 @@ class Tests:
         mr.close()
 
     def test_child_sleeps(self):
-        """Other memory that a child covers, whose pages have gone while a fault of it waits: the child stays"""
+        """The pages of a child are unmapped while a fault of the child waits. The child stays, also for its other memory."""
         self.door.plain()
         mr, a, libc = self.implicit_child(3)
         self.door.write(mr.rkey, a, b"x" * 64)
@@ -880,7 +886,7 @@ class Tests:
         mr.close()
 
     def test_dereg_sleeps(self):
-        """The region is to go, and a fault of it waits: another access fails, and does not ask until that one is done"""
+        """The region is being deregistered while a fault waits. Another access fails without faulting again and again."""
         self.door.plain()
         verbs = Verbs(sys.argv[1])
         second = Door(sys.argv[1], 1)
@@ -904,7 +910,7 @@ class Tests:
             assert faults <= 8, f"{faults} faults of one page"
 
     def test_neighbour_gone(self):
-        """A page goes while the driver waits for another one of the same fault, and then one beside it is mapped"""
+        """A page is dropped while the driver waits for another page of the same fault. Then the page beside it is mapped."""
         self.door.plain()
         n, gone, beside, slow = 13, 3, 4, 12
         m, a = self.memory(n)
@@ -916,7 +922,7 @@ class Tests:
             self.door.go(READ, mr.rkey, a, n * PAGE)
             page.wait()
             m.madvise(mmap.MADV_DONTNEED, gone * PAGE, PAGE)
-            # These take the page that went.
+            # This memory reuses the dropped page.
             others = [mmap.mmap(-1, 64 * PAGE) for _ in range(2)]
             for other in others:
                 other[:] = b"o" * len(other)
@@ -928,7 +934,7 @@ class Tests:
         mr.close()
 
     def die(self):
-        """The firmware dies, with page faults that are not answered and commands that are not done."""
+        """The firmware dies while page faults and commands are pending."""
         self.dies(1)
 
     def gone(self):
@@ -948,11 +954,11 @@ class Tests:
         self.door.regs[SYNDROME // 4] = syndrome
         for d in doors:
             d.end()
-        # It must come back while the driver has nobody to ask any more.
+        # Deregistration must return although the device no longer answers.
         mr.close()
 
     def channels(self):
-        """Reads and writes by all channels, while the memory comes and goes. What the model sees is what counts."""
+        """All channels read and write while pages are dropped. The test fails if an access fails or the model finds an error."""
         n = 96
         m, a = self.memory(n)
         mr = self.odp(a, n * PAGE)
@@ -966,7 +972,7 @@ class Tests:
                 status = d.regs[STATUS // 4]
                 if status == BUSY:
                     continue
-                # What the test before has left there is none of ours.
+                # In the first round the status is still that of the test before.
                 failed += begun and status == FAILED
                 rounds += 1
                 first = rng.randrange(n)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """On-demand paging of memory that is in the device memory of test_hmm, or in that of a GPU. Prints KTAP.
 
-rxe copies with the CPU, to which an alias is of no use: the pages have to come back to RAM, with the right data. An adapter
-that reaches the device memory uses it where it is: MAINTAINERS-notes/hardware.md.
+rxe copies with the CPU, which cannot use an alias. So the pages have to migrate to RAM, with the right data. An adapter that
+reaches the device memory accesses it in place: MAINTAINERS-notes/hardware.md.
 """
 
 import argparse
@@ -46,9 +46,9 @@ if args.relaxed:
 
 HUGE = 2 << 20
 NPAGES = -(-args.pages * PAGE // HUGE) * HUGE // PAGE if args.huge else args.pages
-# What an adapter in software does is known exactly.
+# The test knows exactly which pages a software adapter accesses.
 SOFTWARE = not os.path.exists(f"/sys/class/infiniband/{args.device}/device")
-# Its test_hmm keeps no statistics: what is left to see is where the pages are, and the data.
+# test_hmm of the unpatched kernel has no statistics. There only the places of the pages and the data are checked.
 UNPATCHED = os.uname().release.endswith("-unpatched")
 ODP = ibv_access_flags.IBV_ACCESS_ON_DEMAND
 
@@ -124,7 +124,7 @@ class Nouveau:
         self.pci = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device")
         if os.path.basename(os.path.realpath(f"{self.pci}/driver")) != "nouveau":
             raise OSError(f"{node}: not a device of nouveau")
-        # Where it may map its own on the GPU: addresses that nobody uses for something else; a channel needs low ones (Python 3.13).
+        # Addresses at which nouveau may map its own buffers on the GPU. A channel needs low ones (MAP_32BIT: Python 3.13).
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_32BIT", 0)
         self.unmanaged = mmap.mmap(-1, 64 << 20, flags=flags)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.unmanaged))
@@ -135,7 +135,7 @@ class Nouveau:
                           f"(DRM_IOCTL_NOUVEAU_SVM_INIT: {error.strerror})") from error
 
     def migrate(self, address, npages):
-        """Does what it can, and does not say how much that was."""
+        """Moves as many pages as it can, and does not report the number."""
         bind = SvmBind(header=MIGRATE_TO_VRAM, va_start=address, va_end=address + npages * PAGE)
         fcntl.ioctl(self.file, SVM_BIND, bind)
 
@@ -143,7 +143,7 @@ class Nouveau:
         return None
 
     def windows(self):
-        """How peers reach it by BAR1: how many windows there are, lead to memory in use, and are known to peers"""
+        """Returns numbers of windows of BAR1: all windows, those to memory in use, those that peers know"""
         with open(f"/sys/kernel/debug/dri/{os.path.basename(self.pci)}/dmem_p2p") as file:
             return {name: int(value) for name, value in (line.split(": ") for line in file) if name != "aperture"}
 
@@ -152,14 +152,15 @@ def device_memory():
     return Nouveau(args.nouveau) if args.nouveau else TestHmm()
 
 
-# An entry of a page table that points to a page of RAM, or to none, and its kind: SWP_DEVICE_WRITE, SWP_DEVICE_READ
+# Bits of an entry of pagemap. Swap types of device-private pages: SWP_DEVICE_WRITE, SWP_DEVICE_READ
 PM_PRESENT, PM_SWAP, PM_PFN = 1 << 63, 1 << 62, (1 << 55) - 1
 DEVICE_PRIVATE = 28, 29
 
 
 def huge_pages(start, end):
-    """Where the first huge pages are that follow each other in this range. Sums of the process (smaps) will not do:
-    khugepaged changes them at any time."""
+    """Returns start and end of the first huge pages in this range. The sums of smaps are of no use, because khugepaged can change
+    them at any time.
+    """
     region = (ctypes.c_uint64 * 3)()
     scan = ScanArg(size=ctypes.sizeof(ScanArg), start=start, end=end, vec=ctypes.addressof(region), vec_len=1,
                    category_mask=PAGE_IS_HUGE, return_mask=PAGE_IS_HUGE)
@@ -169,18 +170,18 @@ def huge_pages(start, end):
 
 
 def entries(address, npages):
-    """What the page table has"""
+    """Returns the entries of pagemap."""
     with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
         return memoryview(os.pread(pagemap.fileno(), npages * 8, address // PAGE * 8)).cast("Q")
 
 
 def in_ram(address, npages):
-    """Pages that are not in device memory"""
+    """Returns the indices of the pages that are not in device memory."""
     return [page for page, entry in enumerate(entries(address, npages)) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
 
 
 class Memory:
-    """Pages of this process, which can go to device memory."""
+    """Pages of this process, which can migrate to device memory."""
 
     def __init__(self, device):
         self.device, self.size = device, NPAGES * PAGE
@@ -193,7 +194,7 @@ class Memory:
             equal("addresses in huge pages", huge_pages(*whole), whole)
 
     def fill(self, seed):
-        """Each page has other bytes, and no two words of a page are the same."""
+        """Writes a different value to each word."""
         first = (seed << 48 | page << 32 for page in range(NPAGES))
         data = b"".join(array.array("Q", range(word, word + PAGE // 8)).tobytes() for word in first)
         self.map[:] = data
@@ -206,12 +207,12 @@ class Memory:
 
 
     def in_ram(self):
-        """Pages that are not in device memory."""
+        """Returns the indices of the pages that are not in device memory."""
         return in_ram(self.address, NPAGES)
 
 
 def exporter():
-    """That of test_hmm"""
+    """Returns the PCI device of test_hmm."""
     for device in (entry.path for entry in os.scandir("/sys/bus/pci/devices")):
         with open(f"{device}/vendor") as vendor, open(f"{device}/device") as kind:
             if (vendor.read(), kind.read()) == ("0x1af4\n", "0x1110\n"):
@@ -220,7 +221,7 @@ def exporter():
 
 
 class Bar:
-    """The BAR of a PCI device, by which others reach its memory"""
+    """The BAR through which peers reach the memory of a PCI device."""
 
     def __init__(self, device, number):
         with open(f"{device}/resource") as resource:
@@ -230,7 +231,7 @@ class Bar:
             self.map = mmap.mmap(file.fileno(), self.size, prot=mmap.PROT_READ)
 
     def read(self, address, size):
-        """What is there, None if that is not in the BAR"""
+        """Returns the bytes at this address, or None if it is not in the BAR."""
         at = address - self.start
         return self.map[at:at + size] if 0 <= at < self.size else None
 
@@ -241,7 +242,7 @@ class Tests:
         self.device = device_memory()
 
     def begin(self, flags=ODP | P2P):
-        """The memory that is tested, and plain memory on the other end, both registered."""
+        """Registers the memory to test, and plain memory for the other end."""
         self.memory, self.plain = Memory(self.device), Memory(self.device)
         self.data, self.other = self.memory.fill(1), self.plain.fill(2)
         self.memory.to_device()
@@ -251,7 +252,7 @@ class Tests:
         self.came_back([])
 
     def came_back(self, pages):
-        """Just these pages have left device memory since begin(), and to rxe nobody gave an alias."""
+        """Since begin() only these pages have left device memory, and rxe has got no alias."""
         if args.expect == "any":
             return
         equal("pages that left device memory", self.memory.in_ram(), list(pages))
@@ -268,7 +269,7 @@ class Tests:
             equal("calls of get_dma_pfn_for_device()", now.op_calls - self.before.op_calls, 0)
 
     def used(self, pages=range(NPAGES)):
-        """The adapter has used these pages."""
+        """Checks places and counters after the adapter has used these pages."""
         seen = self.show_counters()
         if args.expect == "stay":
             pages = []
@@ -283,13 +284,13 @@ class Tests:
             if args.expect == "stay":
                 equal("counted at the peer in whole turns, not reached", (p2p > 0, p2p % NPAGES, fallbacks), (True, 0, 0))
             elif args.expect == "ram":
-                # Registration looks, too, unless the region is implicit. With the first page of a huge one all of it comes.
+                # Registration counts, too, unless the region is implicit. One fault migrates all of a huge page.
                 looked = NPAGES if self.mr.buf else 0
                 faulted = 1 if args.huge else len(pages)
                 equal("counted at the peer, not reached", (p2p, fallbacks >= looked + faulted), (0, True))
 
     def show_counters(self):
-        """mlx5 counts what it does for each memory region on demand, rxe does not. Those of the first are returned."""
+        """Prints the counters of each memory region on demand, and returns those of the first. rxe has no counters."""
         first = None
         show = subprocess.run(("rdma", "-j", "statistic", "show", "mr"), stdout=subprocess.PIPE)
         for mr in json.loads(show.stdout or "[]"):
@@ -300,7 +301,7 @@ class Tests:
         return first
 
     def rdma(self, opcode, local, remote, pages=range(NPAGES), **options):
-        """Page by page: see rxe0."""
+        """One operation for each page."""
         for page in pages:
             self.link.rdma(opcode, local, remote, page * PAGE, **options)
 
@@ -313,7 +314,7 @@ class Tests:
         self.plain_mr.close()
 
     def test_register(self):
-        """Registration takes no page away."""
+        """Registration moves no page."""
         self.begin()
         self.end()
         self.came_back([])
@@ -334,7 +335,7 @@ class Tests:
         self.end()
 
     def test_local_write(self):
-        """The near end of an RDMA WRITE: what is in device memory is sent."""
+        """The source of an RDMA WRITE is in device memory."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.mr, self.plain_mr)
         self.used()
@@ -376,7 +377,7 @@ class Tests:
         self.end()
 
     def test_in_flight(self):
-        """As many requests at a time as there is room for. perftest does that, too, but has no way to memory like this."""
+        """As many requests at a time as the queue holds. perftest does this, too, but cannot use device memory."""
         self.begin()
         for opcode in op.IBV_WR_RDMA_WRITE, op.IBV_WR_RDMA_READ:
             for first in range(0, NPAGES, DEPTH):
@@ -391,7 +392,7 @@ class Tests:
         self.end()
 
     def test_receive_shared(self):
-        """By a shared receive queue"""
+        """As test_receive, with a shared receive queue"""
         if not self.link.odp_caps.rc_odp_caps & ibv_odp_transport_cap_bits.IBV_ODP_SUPPORT_SRQ_RECV:
             raise Skipped(f"{args.device} has no shared receive queues on demand")
         self.link = Link(args.device, args.gid, shared=True)
@@ -442,7 +443,7 @@ class Tests:
         self.end()
 
     def test_prefetch_no_fault(self):
-        """Takes no page away, and the one that is read then comes."""
+        """A prefetch without faults moves no page. A later read does."""
         self.prefetch(PREFETCH_NO_FAULT, FLUSH)
         self.came_back([])
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr)
@@ -451,14 +452,14 @@ class Tests:
         self.end()
 
     def test_some(self):
-        """Pages that nobody touches stay, but those that an adapter asks for without being told."""
+        """Pages that no request touches stay. Only hardware may ask for other pages of its own accord."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, pages=range(3, 8))
         self.used(range(3, 8) if SOFTWARE else sorted({*range(3, 8), *self.memory.in_ram()}))
         self.end()
 
     def test_again(self):
-        """A page that was used comes to device memory again while it is registered: its old place must not be used."""
+        """A registered page migrates to device memory again after it was used. The adapter must not use its old place."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
         for seed in range(3, 6):
@@ -477,7 +478,7 @@ class Tests:
         self.end()
 
     def test_fork(self):
-        """A page that a child has too is copied before it is written to. The child keeps what it had."""
+        """A page that is shared with a child is copied before a write. The child keeps its data."""
         self.begin()
         wait, go = os.pipe()
         child = os.fork()
@@ -492,7 +493,7 @@ class Tests:
         self.end()
 
     def test_both(self):
-        """Device memory at both ends."""
+        """The memory of both ends is in device memory."""
         self.begin()
         self.plain_mr.close()
         self.plain_mr = self.link.region(self.plain.address, self.plain.size, ODP | P2P)
@@ -507,7 +508,7 @@ class Tests:
         self.end()
 
     def migrates(self, use):
-        """Whoever did not ask for device memory gets RAM, as without these patches: nobody gives an alias, nothing is counted."""
+        """Without the P2P flag pages migrate to RAM, as without the patches. No alias is requested, and nothing is counted."""
         before = self.device.stats()
         use()
         if args.expect != "any":
@@ -520,7 +521,7 @@ class Tests:
             equal("counted at the peer, not reached", (counters["page_p2p"], counters["page_p2p_fallbacks"]), (0, 0))
 
     def read(self):
-        """All of the memory, by its address: an implicit region begins at 0."""
+        """Reads all of the memory by its address, because an implicit region begins at address 0."""
         for page in range(NPAGES):
             self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, page * PAGE,
                            self.memory.address + page * PAGE - (self.mr.buf or 0))
@@ -553,7 +554,7 @@ class Tests:
             self.end()
 
     def test_implicit(self):
-        """A child asks if its parent does."""
+        """A child of an implicit region inherits the P2P flag."""
         for use in self.read, self.read_prefetched:
             self.implicit(P2P)
             use()
@@ -562,7 +563,7 @@ class Tests:
             self.end()
 
     def test_rereg(self):
-        """What a region asks for is what it was told last. Without a new translation it cannot change its mind."""
+        """The P2P flag of an explicit region can only be changed together with its translation. The last flag counts."""
         if SOFTWARE:
             raise Skipped("an adapter in software never asks")
         change, move = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS, ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_TRANSLATION
@@ -592,7 +593,7 @@ class Tests:
             self.end()
 
     def test_shadow(self):
-        """Wherever pages go, the adapter goes to where they are now, or asks."""
+        """While pages move, each translation of the adapter leads to the present place of the page, or is absent."""
         group = f"/sys/class/infiniband/{args.device}/device/iommu_group/type"
         if SOFTWARE or args.huge:
             raise Skipped("needs the model of a ConnectX, and pages")
@@ -601,7 +602,7 @@ class Tests:
         if os.path.exists(group) and "identity" not in open(group).read():
             raise Skipped("an IOMMU translates")
         bar = Bar(self.device.pci, 1) if args.nouveau else Bar(exporter(), 2)
-        # As much as tells one page from another: models take their time.
+        # 64 bytes are enough to tell pages apart. More would take long on the models.
         door, rng, size = self.door(), random.Random(1), 64
         self.begin()
         seen = {"RAM": 0, "device": 0, "not present": 0}
@@ -610,7 +611,7 @@ class Tests:
             self.memory.to_device()
 
             def move(n):
-                """Some come back to RAM, some are thrown away."""
+                """Migrates some pages to RAM, and drops some."""
                 for page in rng.sample(range(NPAGES), n):
                     self.memory.map[page * PAGE]
                 for page in rng.sample(range(NPAGES), n):
@@ -621,7 +622,7 @@ class Tests:
             for page in rng.sample(range(NPAGES), NPAGES // 2):
                 at = page * PAGE
                 equal("data is right", door.read(self.mr.rkey, self.memory.address + at, size) == data[at:at + size], True)
-            # With a translation the adapter loses those of its block of eight.
+            # If one translation is removed, the adapter loses all translations of its block of eight.
             move(1)
             for page, entry in enumerate(entries(self.memory.address, NPAGES)):
                 address = door.where(self.mr.rkey, self.memory.address + page * PAGE)
@@ -640,7 +641,7 @@ class Tests:
         self.end()
 
     def gpu(self):
-        """What can load and store as a shader would"""
+        """Returns the back door of the GPU, which loads and stores as a shader would."""
         if not args.nouveau:
             raise Skipped("needs the model of a GPU")
         sys.path.append(os.path.join(os.path.dirname(__file__), "../nouveau"))
@@ -651,14 +652,15 @@ class Tests:
             raise Skipped(str(error)) from error
 
     def door(self):
-        """What knows where the adapter goes: the model of a ConnectX"""
+        """Returns the back door of the ConnectX, which knows the translations of the adapter."""
         sys.path.append(os.path.join(os.path.dirname(__file__), "../mlx5"))
         from backdoor import Door
         return Door(args.device)
 
     def take_turns(self, flags):
-        """The GPU and the adapter take turns at the same pages. When one has left device memory, the program brings it back.
-        The numbers are a row of the table of `make demo`."""
+        """The GPU and the adapter take turns at the same pages. If a page has left device memory, the program moves it back. The
+        numbers are a row of the table of `make demo`.
+        """
         gpu, door = self.gpu(), self.door()
         self.begin(flags)
         rng, data, turns, size = random.Random(1), bytearray(self.data), 1024, 64
@@ -682,7 +684,7 @@ class Tests:
                 wrong.append(f"turn {turn}: the adapter does not read what the GPU has stored")
             self.plain.map[at:at + size] = pong
             self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, at, size=size)
-            # What was written has arrived when it can be read.
+            # This READ makes the WRITE arrive.
             self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, at, size=8)
             if gpu.load(self.memory.address + at, size) != pong:
                 wrong.append(f"turn {turn}: the GPU does not load what the adapter has written")
@@ -690,7 +692,7 @@ class Tests:
         self.show_counters()
         copied, p2p = (now - then for now, then in zip(moved(), before))
         left = len(self.memory.in_ram())
-        # Only now: what the CPU looks at leaves device memory.
+        # Last of all, because a page that the CPU reads leaves device memory.
         if self.memory.map[:] != data:
             wrong.append("the CPU does not see what was written")
         row = {"flag": "yes" if flags & P2P else "no", "turns": turns, "ops": 3 * turns, "p2p": p2p, "pages": NPAGES,
@@ -704,7 +706,7 @@ class Tests:
         elif args.expect != "any":
             wanted.update(p2p=0, vram=0)
             if not args.huge:
-                # The GPU gets a page each turn, but for the first, and the adapter takes it.
+                # Each turn migrates a page to RAM, and back to VRAM first, except for the first turn of each page.
                 wanted.update(migrated=turns, copied=(2 * turns - NPAGES) * PAGE)
         differ = [name for name in row if row[name] != wanted[name]]
         equal("numbers", {name: row[name] for name in differ}, {name: wanted[name] for name in differ})
@@ -714,13 +716,13 @@ class Tests:
         self.take_turns(ODP | P2P)
 
     def test_ping_pong_not_asked(self):
-        """The same as it is without these patches"""
+        """The same without the P2P flag, as on a kernel without the patches"""
         if args.expect == "ram":
             raise Skipped("ping_pong does not reach the memory either")
         self.take_turns(ODP)
 
     def test_windows(self):
-        """More huge pages than there are windows in BAR1: those without one migrate. A window whose page is gone serves another."""
+        """More huge pages than BAR1 has windows. Pages without a window migrate. The window of a freed page serves another page."""
         if not args.nouveau or args.expect == "any":
             raise Skipped("needs a GPU, and must know where pages are")
         count = 16
@@ -734,7 +736,7 @@ class Tests:
         plain_mr = self.link.region(plain.address, plain.size, 0)
 
         def read(block, seed):
-            """Does the page that the adapter reads stay?"""
+            """Reads a page by the adapter. Returns whether the page stays."""
             at = block * HUGE + 3 * PAGE
             self.link.rdma(op.IBV_WR_RDMA_READ, plain_mr, mr, 0, at)
             stays = not in_ram(start + first + at, 1)
@@ -752,7 +754,7 @@ class Tests:
             fill(block, 1)
             stay += read(block, 1)
         equal("pages that stay", stay, windows)
-        # No block has lost its window to a later one.
+        # No block has lost its data, or its window, to a later one.
         for block in range(count):
             read(block, 1)
         for block in range(count):
@@ -765,8 +767,8 @@ class Tests:
         plain_mr.close()
 
     def gpu_goes(self, data):
-        """The GPU's driver goes: the adapter finds the pages in RAM. It comes back, and they can go to VRAM again."""
-        # The driver would crash if it was unbound while a file is open: MAINTAINERS-notes/nouveau.md
+        """Unbinds the driver of the GPU: the adapter finds the pages in RAM. Binds it again: the pages can move to VRAM again."""
+        # nouveau crashes if it is unbound while a file is open: MAINTAINERS-notes/nouveau.md
         self.device.file.close()
         driver, name = "/sys/bus/pci/drivers/nouveau", os.path.basename(self.device.pci)
         with open(f"{driver}/unbind", "w") as unbind:
@@ -790,7 +792,7 @@ class Tests:
         self.begin()
         self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
         self.used()
-        # What is under way when the driver goes has to arrive.
+        # Writes that are in flight when the driver is unbound must arrive.
         data = self.plain.fill(5)
         self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
         self.gpu_goes(data)
@@ -848,7 +850,7 @@ class Tests:
             user.join()
 
         def move(turn):
-            """To VRAM, to RAM, to VRAM, and to a child as well"""
+            """Moves pages to VRAM, then to RAM, then to VRAM, then forks."""
             if turn % 2 == 0:
                 self.device.migrate(self.memory.address, NPAGES)
             elif turn % 4 == 1:
@@ -863,7 +865,7 @@ class Tests:
         def unmap(_):
             libc = ctypes.CDLL(None)
             equal("munmap", libc.munmap(ctypes.c_void_p(self.memory.address), ctypes.c_size_t(self.memory.size)), 0)
-            # Nobody does it once more.
+            # Python must not unmap the memory again.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory.map))
 
         self.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr)
@@ -879,7 +881,7 @@ class Tests:
         equal("windows that are still in use", max(self.device.windows().get("used", 0) - before.get("used", 0), 0), 0)
 
     def test_all_at_random(self):
-        """The CPU, the GPU and the adapter load and store, and pages move and go: each sees what was written last."""
+        """CPU, GPU and adapter load and store while pages move and are dropped. Each sees the data that was written last."""
         gpu = self.gpu()
         self.begin()
         rng, data, size = random.Random(1), bytearray(self.data), 64
@@ -907,7 +909,7 @@ class Tests:
                 late.add(page)
             else:
                 if who == "adapter" or page in late:
-                    # What the adapter has written has arrived when it can read it.
+                    # This READ makes the WRITE of the adapter arrive.
                     self.link.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, at, size=size)
                     equal(f"turn {turn}: the adapter sees it", self.plain.map[place] == data[place], True)
                     late.discard(page)
@@ -924,7 +926,7 @@ class Tests:
         self.end()
 
     def test_last_write(self):
-        """What was just written is read at once: what is still on its way to device memory must not be left behind."""
+        """The CPU reads at once after a WRITE. Data that is still on its way to device memory must not be lost."""
         self.begin()
         for page in range(NPAGES):
             self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, page * PAGE)
@@ -935,7 +937,7 @@ class Tests:
         self.end()
 
     def test_gpu_fails(self):
-        """The copy engine fails: pages cannot leave VRAM, where the adapter still reaches them. They are lost with the driver."""
+        """The copy engine fails. Pages cannot leave VRAM, but the adapter still reaches them. Unbinding the driver loses them."""
         gpu = self.gpu()
         if args.expect != "stay":
             raise Skipped("the adapter does not reach VRAM")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""offsets.py DEVICE GID: on-demand paging of what does not begin where a page does, or goes over its end, and of regions
-whose addresses for RDMA (IOVA) are not those of the process; what is large, and what is not on demand. Prints KTAP.
+"""offsets.py DEVICE GID: on-demand paging of data that begins inside a page or crosses its end, of regions whose addresses for
+RDMA (IOVA) differ from those of the process, and of large regions; prefetch of regions without on-demand paging. Prints KTAP.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from pyverbs.wr import SGE
 from verbs import ACCESS, PAGE, Failed, equal, limit, run_tests
 
 SIZE = 4 * PAGE
-# Offset and size: within a page, over its end, several packets. Memory is on demand at one end, and plain at the other.
+# Offset and size: within a page, across its end, several packets. One end is on demand, the other one is not.
 PLACES = [(1, 8), (64, PAGE - 64), (PAGE - 1, 2), (PAGE // 2, PAGE), (PAGE + 8, 2 * PAGE), (100, 3 * PAGE), (0, 4 * PAGE)]
 
 
@@ -33,7 +33,7 @@ def present(address):
 
 class RegionAtIova:
     def __init__(self, link, address):
-        # A page further: a kernel that takes it for the address finds the wrong page, but does not go astray.
+        # One page further. A kernel that takes the IOVA for the address accesses the wrong page, but stays in the process.
         self.buf = address + PAGE
         self.mr = MREx(link.pd, SIZE, ACCESS | ibv_access_flags.IBV_ACCESS_ON_DEMAND, address=address,
                        comp_mask=ibv_mr_init_attr_mask.IBV_REG_MR_MASK_IOVA, iova=self.buf)
@@ -124,7 +124,7 @@ class Tests:
         self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(self.odp.buf, SIZE, self.odp.lkey)])
 
     def test_iova_prefetch_background(self):
-        """Nobody is told of an error: the pages come, or they do not."""
+        """A prefetch in the background reports no errors. So the test waits until the pages are present."""
         memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         region = RegionAtIova(self.link, address)
@@ -136,7 +136,7 @@ class Tests:
             time.sleep(0.01)
 
     def test_prefetch_wraps(self):
-        """A range that goes on at address 0"""
+        """A range that wraps around to address 0 is refused."""
         try:
             self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(2**64 - PAGE, 2 * PAGE, self.odp.lkey)])
             seen = 0
@@ -145,7 +145,7 @@ class Tests:
         equal("error", seen, errno.EFAULT)
 
     def test_atomic_zero_page(self):
-        """Memory that was only read is one page of zeroes, that of all processes: an atomic operation must not write there."""
+        """Memory that was only read is the zero page, which all processes share. An atomic operation must not write to it."""
         memory, other = (mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2))
         region = self.link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), SIZE)
         self.link.pd.advise_mr(PREFETCH, FLUSH, [SGE(region.buf, SIZE, region.lkey)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the tests of this suite that use pyverbs share: two connected queue pairs, and KTAP."""
+"""Shared by the tests that use pyverbs: two connected queue pairs, and KTAP."""
 
 import mmap
 import os
@@ -19,10 +19,10 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 PAGE = mmap.PAGESIZE
 ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
           ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
-# IBV_ACCESS_P2P, which rdma-core does not know yet: reach the memory of PCI peers where it is.
+# IBV_ACCESS_P2P, which rdma-core does not know yet: access the memory of PCI peers in place.
 P2P = 1 << 21
 QKEY = 0x1234
-# What a queue holds. A receiver of datagrams gets the header of each, too.
+# Entries of a queue; size of the header that a receiver gets with each datagram.
 DEPTH, GRH = 16, 40
 
 
@@ -35,7 +35,7 @@ class Skipped(Exception):
 
 
 def limit(seconds):
-    """When a wait has lasted too long: later on a slow machine (scripts/vm.sh)"""
+    """Returns the time at which a wait times out. It is later on a slow machine (scripts/vm.sh)."""
     return time.monotonic() + seconds * int(os.environ.get("HMM_P2P_SLOWDOWN", "4")) // 4
 
 
@@ -45,7 +45,7 @@ def equal(what, seen, wanted):
 
 
 class Link:
-    """Two queue pairs of this process, connected to each other. What the one is asked to do is done to the other."""
+    """Two queue pairs of this process, connected to each other. The first one sends requests to the second one."""
 
     def __init__(self, device, gid, shared=False, datagrams=False):
         self.context = Context(name=device)
@@ -54,7 +54,7 @@ class Link:
         self.pd = PD(self.context)
         self.cq = CQ(self.context, 100)
         cap = QPCap(max_send_wr=DEPTH, max_recv_wr=DEPTH, max_send_sge=1, max_recv_sge=1)
-        # shared: what is received goes to a shared receive queue.
+        # shared: the queue pairs use a shared receive queue.
         self.srq = SRQ(self.pd, SrqInitAttr(SrqAttr(max_wr=DEPTH))) if shared else None
         kind = ibv_qp_type.IBV_QPT_UD if datagrams else ibv_qp_type.IBV_QPT_RC
         self.qps = []
@@ -72,7 +72,7 @@ class Link:
             attr.path_mtu = port.active_mtu
             attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
             attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt = 12, 7, 7
-            # A second: the emulated machine may be slow.
+            # One second, because the emulated machine may be slow.
             attr.timeout = 18
             attr.ah_attr = way
             attr.dest_qp_num = peer.qp_num
@@ -83,7 +83,7 @@ class Link:
         return MR(self.pd, size, ACCESS | flags, address=address)
 
     def wait(self, completions):
-        """Of both ends; each must be a success."""
+        """Waits for this many completions, of both ends. Each must be a success."""
         end = limit(60)
         while completions:
             count, done = self.cq.poll(completions)
@@ -94,7 +94,7 @@ class Link:
                 raise Failed(f"{completions} completions did not come")
 
     def post(self, opcode, local, remote, at=0, remote_at=None, size=PAGE, add=None):
-        """READ, WRITE or an atomic operation on these places of two memory regions"""
+        """Posts a READ, a WRITE or an atomic operation between these places of two memory regions."""
         remote_at = at if remote_at is None else remote_at
         wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(local.buf + at, size, local.lkey)],
                     send_flags=ibv_send_flags.IBV_SEND_SIGNALED)
@@ -120,8 +120,8 @@ class Link:
 
 
 def run_tests(kind, device, gid, only=()):
-    """All methods test_* of a class, or only some. Each on an object of its own: a queue pair in error would fail all tests
-    after it.
+    """Runs all methods test_* of a class, or those in `only`. Each gets a new object, because a queue pair in error would fail all
+    later tests.
     """
     names = [f"test_{name}" for name in only] or [name for name in vars(kind) if name.startswith("test_")]
     print("KTAP version 1")

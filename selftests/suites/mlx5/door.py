@@ -468,6 +468,7 @@ class Tests:
         """
         no_lockdep()
         self.door.plain()
+        start = self.door.counters()["mkeys_enabled"]
         mr, a, libc = self.implicit_child(2)
         before = self.door.counters()
         self.door.write(mr.rkey, a, b"x" * 64)
@@ -487,8 +488,8 @@ class Tests:
         n = self.settle(before["mkeys_enabled"] + 1)
         assert n == before["mkeys_enabled"] + 1, f"{n - before['mkeys_enabled']} children"
         mr.close()
-        n = self.settle(before["mkeys_enabled"] - 1)
-        assert n == before["mkeys_enabled"] - 1, f"{n - before['mkeys_enabled'] + 1} children are left"
+        n = self.settle(start)
+        assert n == start, f"{n - start} mkeys are left"
 
     def test_unknown_key(self):
         """A page fault names an mkey that the driver does not know. The device may try again for a while, then the fault fails."""

@@ -24,9 +24,17 @@
 
 #define VRAM_BAR	2
 
+/* Values of proto in struct drm_pagemap_addr: an offset in the VRAM of the device itself, a DMA address in that of another one */
+#define VRAM_LOCAL	DRM_INTERCONNECT_DRIVER
+#define VRAM_REMOTE	(DRM_INTERCONNECT_DRIVER + 1)
+
 static unsigned int timeslice_ms;
 module_param(timeslice_ms, uint, 0644);
 MODULE_PARM_DESC(timeslice_ms, "How long pages stay in VRAM at least.");
+
+static bool p2p = true;
+module_param(p2p, bool, 0644);
+MODULE_PARM_DESC(p2p, "Peers reach VRAM. Valid for devices that are bound later.");
 
 static ulong visible = ULONG_MAX;
 module_param(visible, ulong, 0644);
@@ -37,6 +45,7 @@ MODULE_PARM_DESC(visible, "How many pages of VRAM the peers reach (default: all)
  * @drm: its DRM device
  * @pagemap: its device private pages, one for each page of the BAR
  * @dpagemap: the same for drm_pagemap
+ * @ops: functions of @dpagemap
  * @bar: the BAR, as PCI P2PDMA memory
  * @npages: its size
  * @lock: protects @used and @allocations
@@ -49,6 +58,7 @@ struct vram {
 	struct drm_device drm;
 	struct dev_pagemap pagemap;
 	struct drm_pagemap dpagemap;
+	struct drm_pagemap_ops ops;
 	void *bar;
 	unsigned long npages;
 	spinlock_t lock;
@@ -92,6 +102,9 @@ struct vram_range {
 	struct drm_gpusvm_range base;
 	struct drm_gpusvm_pages pages;
 };
+
+/* All devices use the private pages of each other. */
+static char vram_owner;
 
 static struct drm_gpusvm_pages *range_pages(struct drm_gpusvm_range *range)
 {
@@ -238,13 +251,19 @@ static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, u
 static struct drm_pagemap_addr vram_device_map(struct drm_pagemap *dpagemap, struct device *dev, struct page *page,
 					       unsigned int order, enum dma_data_direction dir)
 {
-	dma_addr_t addr = dev == dpagemap->drm->dev ? page_index(page) << PAGE_SHIFT : DMA_MAPPING_ERROR;
+	dma_addr_t offset = page_index(page) << PAGE_SHIFT;
 
-	return drm_pagemap_addr_encode(addr, DRM_INTERCONNECT_DRIVER, order, dir);
+	if (dev == dpagemap->drm->dev)
+		return drm_pagemap_addr_encode(offset, VRAM_LOCAL, order, dir);
+	offset += pci_resource_start(to_pci_dev(dpagemap->drm->dev), VRAM_BAR);
+	return drm_pagemap_addr_encode(dma_map_resource(dev, offset, PAGE_SIZE << order, dir, DMA_ATTR_SKIP_CPU_SYNC),
+				       VRAM_REMOTE, order, dir);
 }
 
 static void vram_device_unmap(struct drm_pagemap *dpagemap, struct device *dev, const struct drm_pagemap_addr *addr)
 {
+	if (addr->proto == VRAM_REMOTE)
+		dma_unmap_resource(dev, addr->addr, PAGE_SIZE << addr->order, addr->dir, DMA_ATTR_SKIP_CPU_SYNC);
 }
 
 static int vram_p2p_pfn(struct drm_pagemap *dpagemap, struct page *page, unsigned long *pfn)
@@ -373,7 +392,7 @@ static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range, con
 		for (k = 0; k < 1UL << addr->order; k++, i++, buf += PAGE_SIZE) {
 			dma_addr_t dma = addr->addr + (k << PAGE_SHIFT);
 
-			if (addr->proto == DRM_INTERCONNECT_SYSTEM) {
+			if (addr->proto != VRAM_LOCAL) {
 				void *ram = ram_addr(f->vram->drm.dev, dma);
 
 				memcpy(ctx->read_only ? buf : ram, ctx->read_only ? ram : buf, PAGE_SIZE);
@@ -423,7 +442,7 @@ static int vram_command(struct vram_file *f, unsigned int command, struct hmm_dm
 {
 	unsigned long addr = cmd->addr, end = addr + (cmd->npages << PAGE_SHIFT);
 	struct drm_gpusvm_ctx ctx = {
-		.device_private_page_owner = f->vram->pagemap.owner,
+		.device_private_page_owner = &vram_owner,
 		.timeslice_ms = READ_ONCE(timeslice_ms),
 		.read_only = command != HMM_DMIRROR_WRITE,
 		.devmem_possible = true,
@@ -583,7 +602,7 @@ static int vram_add_memory(struct vram *vram, struct pci_dev *pdev)
 	vram->pagemap.range.start = region->start;
 	vram->pagemap.range.end = region->end;
 	vram->pagemap.nr_range = 1;
-	vram->pagemap.owner = vram;
+	vram->pagemap.owner = &vram_owner;
 	vram->pagemap.ops = drm_pagemap_pagemap_ops_get();
 	addr = devm_memremap_pages(&pdev->dev, &vram->pagemap);
 	return PTR_ERR_OR_ZERO(addr);
@@ -609,7 +628,10 @@ static int vram_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = vram_add_memory(vram, pdev);
 	if (ret)
 		return ret;
-	ret = drm_pagemap_init(&vram->dpagemap, &vram->pagemap, &vram->drm, &vram_pagemap_ops);
+	vram->ops = vram_pagemap_ops;
+	if (!p2p)
+		vram->ops.p2p_pfn = NULL;
+	ret = drm_pagemap_init(&vram->dpagemap, &vram->pagemap, &vram->drm, &vram->ops);
 	if (ret)
 		return ret;
 	ret = drm_dev_register(&vram->drm, 0);

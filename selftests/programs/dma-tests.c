@@ -44,10 +44,10 @@ TEST_F_TIMEOUT(dma, mapping, 300)
 			ASSERT_EQ(p->how, self->how[e]);
 			EXPECT_EQ(p->write, 1);
 			if (reachable(p->how)) {
-				/* Small pages of test_hmm come one after the other out of an empty BAR. */
+				/* Small pages come one after the other out of an empty BAR. */
 				if (!i)
 					first = p->phys;
-				if (bench_exporter("test_hmm"))
+				if (!bench_nouveau())
 					EXPECT_EQ(p->phys, first + i * PAGE);
 				EXPECT_NE(bar_page(self, e, p->phys), NULL);
 				EXPECT_TRUE(filled(bar_page(self, e, p->phys), i * PAGE, PAGE, e));
@@ -1012,13 +1012,7 @@ TEST_F_TIMEOUT(dma, unbind_exporter, 120)
 	needs_data(self->how[0]);
 	exporter_gone(_metadata, self, false);
 	/* Bind the exporter again. */
-	if (bench_exporter("pagemap_test")) {
-		close(self->exp[0]);
-		ASSERT_TRUE(write_file("/sys/bus/pci/drivers/pagemap_test/bind", self->bdf[0]));
-		self->exp[0] = open_exporter(0);
-	} else {
-		ASSERT_TRUE(write_file("/sys/bus/pci/drivers/test_hmm/bind", self->bdf[0]));
-	}
+	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/test_hmm/bind", self->bdf[0]));
 	ASSERT_GT(exp_stats(self->exp[0]).bar_pages, 0);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 4));
 	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 64, 0), 0);

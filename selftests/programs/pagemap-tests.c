@@ -8,7 +8,6 @@
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
 
-#define DRIVER	"/sys/bus/pci/drivers/pagemap_test/"
 #define PARAMS	"/sys/module/pagemap_test/parameters/"
 #define CHUNK	16	/* pages that migrate together, if they are aligned */
 
@@ -20,6 +19,16 @@ static bool params(const char *timeslice_ms, const char *visible)
 }
 
 #define ALL	"0xffffffffffffffff"
+
+/* Bind the first exporter again. Its render node is a new one. */
+static bool bind_exporter(FIXTURE_DATA(pagemap) *self)
+{
+	close(self->exp[0]);
+	if (!write_file("/sys/bus/pci/drivers/pagemap_test/bind", self->bdf[0]))
+		return false;
+	self->exp[0] = open_exporter(0);
+	return exp_stats(self->exp[0]).bound;
+}
 
 static char *chunk(FIXTURE_DATA(pagemap) *self)
 {
@@ -242,6 +251,42 @@ TEST_F_TIMEOUT(pagemap, to_other_device, 120)
 	EXPECT_TRUE(filled(mem + 5 * PAGE, 0, PAGE, 2));
 }
 
+/* The driver is unbound while the peer writes to a page. It is evicted with the data. */
+TEST_F_TIMEOUT(pagemap, unbind, 120)
+{
+	struct hmm_dmirror_p2p_stats before;
+	const int n = 8;
+
+	if (self->nexp > 1)
+		SKIP(return, "the other exporter would be the first one");
+	needs_data(self->how[0]);
+	ASSERT_TRUE(params("0", ALL));
+	ASSERT_EQ(munmap(self->bar[0], self->bar_size[0]), 0);
+	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
+	fill(self->buf, 2048, 2);
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, 2048, EDU_HMM_WRITE | EDU_HMM_ASYNC), 0);
+	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
+	EXPECT_EQ(exp_stats(self->exp[0]).bound, 0);
+	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n);
+	EXPECT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf + PAGE, 1), -ENODEV);
+	if (reachable(self->how[0])) {
+		EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
+		EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
+	}
+	ASSERT_EQ(call(self->imp[0], EDU_HMM_WAIT, NULL), 0);
+	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
+	EXPECT_TRUE(filled(self->mem + 2048, 2048, n * PAGE - 2048, 1));
+
+	ASSERT_TRUE(bind_exporter(self));
+	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 3));
+	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, PAGE, 0), 0);
+	EXPECT_TRUE(filled(self->buf, 0, PAGE, 3));
+	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
+}
+
 /* A driver without aliases: all pages migrate. */
 TEST_F_TIMEOUT(pagemap, no_aliases, 120)
 {
@@ -250,13 +295,11 @@ TEST_F_TIMEOUT(pagemap, no_aliases, 120)
 	if (self->nexp > 1)
 		SKIP(return, "the other exporter would be the first one");
 	ASSERT_TRUE(params("0", ALL));
-	close(self->exp[0]);
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
 	ASSERT_TRUE(write_file(PARAMS "p2p", "N"));
-	good = write_file(DRIVER "bind", self->bdf[0]);
+	good = bind_exporter(self);
 	write_file(PARAMS "p2p", "Y");
 	ASSERT_TRUE(good);
-	self->exp[0] = open_exporter(0);
 	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 2, 1));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, 2, EDU_HMM_WRITE), 0);
@@ -264,10 +307,8 @@ TEST_F_TIMEOUT(pagemap, no_aliases, 120)
 	EXPECT_EQ(exp_stats(self->exp[0]).op_calls, 0);
 	EXPECT_TRUE(filled(self->mem, 0, 2 * PAGE, 1));
 
-	close(self->exp[0]);
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
-	ASSERT_TRUE(write_file(DRIVER "bind", self->bdf[0]));
-	self->exp[0] = open_exporter(0);
+	ASSERT_TRUE(bind_exporter(self));
 }
 
 TEST_HARNESS_MAIN

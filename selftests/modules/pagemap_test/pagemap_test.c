@@ -233,7 +233,7 @@ static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, u
 	kref_init(&a->ref);
 	drm_pagemap_devmem_init(&a->devmem, vram->drm.dev, mm, &vram_devmem_ops, dpagemap, end - start, NULL);
 	spin_lock_irq(&vram->lock);
-	a->first = bitmap_find_next_zero_area(vram->used, vram->npages, 0, npages, npages - 1);
+	a->first = bitmap_find_next_zero_area(vram->used, vram->npages, 0, npages, npages == HPAGE_PMD_NR ? npages - 1 : 0);
 	if (a->first < vram->npages) {
 		bitmap_set(vram->used, a->first, npages);
 		list_add(&a->link, &vram->allocations);

@@ -287,6 +287,45 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
 }
 
+/* The process that moved the pages to VRAM has exited, its child still has them. They are evicted for the child. */
+TEST_F_TIMEOUT(pagemap, unbind_orphan, 120)
+{
+	int go[2], result[2];
+	char byte = 0;
+	pid_t pid;
+
+	if (self->nexp > 1)
+		SKIP(return, "the other exporter would be the first one");
+	ASSERT_TRUE(params("0", ALL));
+	ASSERT_EQ(munmap(self->bar[0], self->bar_size[0]), 0);
+	ASSERT_EQ(pipe(go), 0);
+	ASSERT_EQ(pipe(result), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		int exporter = open_exporter(0);
+
+		if (!export_pages(exporter, self->mem, 4, 1))
+			_exit(1);
+		pid = fork();
+		if (pid)
+			_exit(pid < 0);
+		/* The end of the test ends this process, too. */
+		close(go[1]);
+		if (read(go[0], &byte, 1) == 1 && filled(self->mem, 0, 4 * PAGE, 1))
+			write(result[1], "", 1);
+		_exit(0);
+	}
+	ASSERT_TRUE(well(pid));
+	close(result[1]);
+	EXPECT_EQ(live(self, 0), 4);
+	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
+	EXPECT_EQ(live(self, 0), 0);
+	ASSERT_EQ(write(go[1], "", 1), 1);
+	EXPECT_EQ(read(result[0], &byte, 1), 1);
+	ASSERT_TRUE(bind_exporter(self));
+}
+
 /* A driver without aliases: all pages migrate. */
 TEST_F_TIMEOUT(pagemap, no_aliases, 120)
 {

@@ -231,7 +231,7 @@ static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, u
 		return -ENOMEM;
 	a->vram = vram;
 	kref_init(&a->ref);
-	drm_pagemap_devmem_init(&a->devmem, vram->drm.dev, mm, &vram_devmem_ops, dpagemap, end - start, NULL);
+	drm_pagemap_devmem_init(&a->devmem, vram->drm.dev, &vram_devmem_ops, dpagemap, end - start, NULL);
 	spin_lock_irq(&vram->lock);
 	a->first = bitmap_find_next_zero_area(vram->used, vram->npages, 0, npages, npages == HPAGE_PMD_NR ? npages - 1 : 0);
 	if (a->first < vram->npages) {
@@ -318,7 +318,7 @@ static void vram_evict(struct vram *vram)
 		spin_unlock_irq(&vram->lock);
 		if (!a)
 			break;
-		/* If a process faults on a page, or exits, somebody else frees the page soon. */
+		/* A page that is being faulted cannot be migrated now. Try again. */
 		if (drm_pagemap_evict_to_ram(&a->devmem))
 			schedule_timeout_uninterruptible(1);
 		kref_put(&a->ref, allocation_free);

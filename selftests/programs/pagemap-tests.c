@@ -287,10 +287,17 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
 }
 
+static void *unbind(void *bdf)
+{
+	return take_away(bdf, "exporter0", false) ? bdf : NULL;
+}
+
 /* The process that moved the pages to VRAM has exited, its child still has them. They are evicted for the child. */
 TEST_F_TIMEOUT(pagemap, unbind_orphan, 120)
 {
+	pthread_t thread;
 	int go[2], result[2];
+	void *unbound;
 	char byte = 0;
 	pid_t pid;
 
@@ -319,10 +326,15 @@ TEST_F_TIMEOUT(pagemap, unbind_orphan, 120)
 	ASSERT_TRUE(well(pid));
 	close(result[1]);
 	EXPECT_EQ(live(self, 0), 4);
-	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
+	ASSERT_EQ(pthread_create(&thread, NULL, unbind, self->bdf[0]), 0);
+	for (int i = 0; i < 200 && live(self, 0); i++)
+		usleep(100000);
 	EXPECT_EQ(live(self, 0), 0);
+	/* If they are not evicted, unbinding waits for the child. */
 	ASSERT_EQ(write(go[1], "", 1), 1);
 	EXPECT_EQ(read(result[0], &byte, 1), 1);
+	ASSERT_EQ(pthread_join(thread, &unbound), 0);
+	EXPECT_NE(unbound, NULL);
 	ASSERT_TRUE(bind_exporter(self));
 }
 

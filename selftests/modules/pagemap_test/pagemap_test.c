@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A DRM driver for QEMU's ivshmem, whose BAR 2 is its VRAM. drm_pagemap manages this memory and drm_gpusvm finds that of the
- * process, as for xe. The CPU does what a GPU would do. Each render node has some calls of test_hmm (lib/test_hmm_uapi.h):
- * HMM_DMIRROR_READ, HMM_DMIRROR_WRITE, HMM_DMIRROR_MIGRATE_TO_DEV and HMM_DMIRROR_P2P_STATS. They are for the process that
- * opened the node. The driver has no ids, so it is bound by driver_override.
+ * A DRM driver for QEMU's ivshmem, whose BAR 2 is its VRAM. drm_pagemap manages this memory and
+ * drm_gpusvm finds that of the process, as for xe. The CPU does what a GPU would do. Each render
+ * node has some calls of test_hmm (lib/test_hmm_uapi.h): HMM_DMIRROR_READ, HMM_DMIRROR_WRITE,
+ * HMM_DMIRROR_MIGRATE_TO_DEV and HMM_DMIRROR_P2P_STATS. They are for the process that opened the
+ * node. The driver has no ids, so it is bound by driver_override.
  *
- * QEMU has no posted writes. Therefore the driver warns if drm_pagemap copies or releases memory that a peer may have
- * written to, and has not read back.
+ * QEMU has no posted writes. Therefore the driver warns if drm_pagemap copies or releases memory
+ * that a peer may have written to, and has not read back.
  */
 #include <linux/dma-direct.h>
 #include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/pci-p2pdma.h>
-#include <linux/sched/mm.h>
+#include <linux/sched.h>
 
 #include <drm/drm_drv.h>
 #include <drm/drm_file.h>
@@ -24,7 +25,10 @@
 
 #define VRAM_BAR	2
 
-/* Values of proto in struct drm_pagemap_addr: an offset in the VRAM of the device itself, a DMA address in that of another one */
+/*
+ * Values of proto in struct drm_pagemap_addr: an offset in the VRAM of the device itself, a DMA
+ * address in that of another one
+ */
 #define VRAM_LOCAL	DRM_INTERCONNECT_DRIVER
 #define VRAM_REMOTE	(DRM_INTERCONNECT_DRIVER + 1)
 
@@ -142,7 +146,8 @@ static void *ram_addr(struct device *dev, dma_addr_t addr)
 }
 
 /* Copy 2^order pages between the memory at a DMA address and VRAM. */
-static void copy(struct vram *vram, dma_addr_t addr, unsigned int order, unsigned long index, bool to_ram)
+static void copy(struct vram *vram, dma_addr_t addr, unsigned int order, unsigned long index,
+		 bool to_ram)
 {
 	unsigned long i;
 
@@ -159,29 +164,32 @@ static void copy(struct vram *vram, dma_addr_t addr, unsigned int order, unsigne
 		atomic_long_add(1L << order, &vram->migrated);
 }
 
-static int vram_copy(struct page **pages, struct drm_pagemap_addr *addr, unsigned long npages, bool to_ram)
+static int vram_copy(struct page **pages, struct drm_pagemap_addr *addr, unsigned long npages,
+		     bool to_ram)
 {
 	unsigned long i;
 
 	for (i = 0; i < npages; i++)
 		if (pages[i] && addr[i].addr)
-			copy(page_vram(pages[i]), addr[i].addr, addr[i].order, page_index(pages[i]), to_ram);
+			copy(page_vram(pages[i]), addr[i].addr, addr[i].order, page_index(pages[i]),
+			     to_ram);
 	return 0;
 }
 
-static int vram_copy_to_devmem(struct page **pages, struct drm_pagemap_addr *addr, unsigned long npages,
-			       struct dma_fence *fence)
+static int vram_copy_to_devmem(struct page **pages, struct drm_pagemap_addr *addr,
+			       unsigned long npages, struct dma_fence *fence)
 {
 	return vram_copy(pages, addr, npages, false);
 }
 
-static int vram_copy_to_ram(struct page **pages, struct drm_pagemap_addr *addr, unsigned long npages,
-			    struct dma_fence *fence)
+static int vram_copy_to_ram(struct page **pages, struct drm_pagemap_addr *addr,
+			    unsigned long npages, struct dma_fence *fence)
 {
 	return vram_copy(pages, addr, npages, true);
 }
 
-static int vram_populate_devmem_pfn(struct drm_pagemap_devmem *devmem, unsigned long npages, unsigned long *pfn)
+static int vram_populate_devmem_pfn(struct drm_pagemap_devmem *devmem, unsigned long npages,
+				    unsigned long *pfn)
 {
 	struct allocation *a = container_of(devmem, struct allocation, devmem);
 	unsigned long i;
@@ -218,8 +226,8 @@ static const struct drm_pagemap_devmem_ops vram_devmem_ops = {
 };
 
 /* All pages of [start, end) migrate, or none. */
-static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, unsigned long end, struct mm_struct *mm,
-			    unsigned long timeslice)
+static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, unsigned long end,
+			    struct mm_struct *mm, unsigned long timeslice)
 {
 	struct vram *vram = container_of(dpagemap, struct vram, dpagemap);
 	struct drm_pagemap_migrate_details details = { .timeslice_ms = timeslice };
@@ -231,9 +239,11 @@ static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, u
 		return -ENOMEM;
 	a->vram = vram;
 	kref_init(&a->ref);
-	drm_pagemap_devmem_init(&a->devmem, vram->drm.dev, &vram_devmem_ops, dpagemap, end - start, NULL);
+	drm_pagemap_devmem_init(&a->devmem, vram->drm.dev, &vram_devmem_ops, dpagemap, end - start,
+				NULL);
 	spin_lock_irq(&vram->lock);
-	a->first = bitmap_find_next_zero_area(vram->used, vram->npages, 0, npages, npages == HPAGE_PMD_NR ? npages - 1 : 0);
+	a->first = bitmap_find_next_zero_area(vram->used, vram->npages, 0, npages,
+					      npages == HPAGE_PMD_NR ? npages - 1 : 0);
 	if (a->first < vram->npages) {
 		bitmap_set(vram->used, a->first, npages);
 		list_add(&a->link, &vram->allocations);
@@ -248,22 +258,26 @@ static int vram_populate_mm(struct drm_pagemap *dpagemap, unsigned long start, u
 	return drm_pagemap_migrate_to_devmem(&a->devmem, mm, start, end, &details);
 }
 
-static struct drm_pagemap_addr vram_device_map(struct drm_pagemap *dpagemap, struct device *dev, struct page *page,
-					       unsigned int order, enum dma_data_direction dir)
+static struct drm_pagemap_addr vram_device_map(struct drm_pagemap *dpagemap, struct device *dev,
+					       struct page *page, unsigned int order,
+					       enum dma_data_direction dir)
 {
 	dma_addr_t offset = page_index(page) << PAGE_SHIFT;
 
 	if (dev == dpagemap->drm->dev)
 		return drm_pagemap_addr_encode(offset, VRAM_LOCAL, order, dir);
 	offset += pci_resource_start(to_pci_dev(dpagemap->drm->dev), VRAM_BAR);
-	return drm_pagemap_addr_encode(dma_map_resource(dev, offset, PAGE_SIZE << order, dir, DMA_ATTR_SKIP_CPU_SYNC),
+	return drm_pagemap_addr_encode(dma_map_resource(dev, offset, PAGE_SIZE << order, dir,
+							DMA_ATTR_SKIP_CPU_SYNC),
 				       VRAM_REMOTE, order, dir);
 }
 
-static void vram_device_unmap(struct drm_pagemap *dpagemap, struct device *dev, const struct drm_pagemap_addr *addr)
+static void vram_device_unmap(struct drm_pagemap *dpagemap, struct device *dev,
+			      const struct drm_pagemap_addr *addr)
 {
 	if (addr->proto == VRAM_REMOTE)
-		dma_unmap_resource(dev, addr->addr, PAGE_SIZE << addr->order, addr->dir, DMA_ATTR_SKIP_CPU_SYNC);
+		dma_unmap_resource(dev, addr->addr, PAGE_SIZE << addr->order, addr->dir,
+				   DMA_ATTR_SKIP_CPU_SYNC);
 }
 
 static int vram_p2p_pfn(struct drm_pagemap *dpagemap, struct page *page, unsigned long *pfn)
@@ -367,8 +381,12 @@ static const struct drm_gpusvm_ops vram_gpusvm_ops = {
 
 static const unsigned long chunk_sizes[] = { SZ_2M, SZ_64K, SZ_4K };
 
-/* Read or write the memory of a range by its DMA addresses, wherever it is. Return: how many pages are in VRAM, or an errno. */
-static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range, const struct drm_gpusvm_ctx *ctx, void *buf)
+/*
+ * Read or write the memory of a range by its DMA addresses, wherever it is. Return: how many
+ * pages are in VRAM, or an errno.
+ */
+static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range,
+			const struct drm_gpusvm_ctx *ctx, void *buf)
 {
 	struct drm_gpusvm_pages *pages = range_pages(range);
 	unsigned long npages = range_npages(range), i, j, k;
@@ -376,8 +394,10 @@ static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range, con
 	int ret;
 
 	do {
-		ret = drm_gpusvm_get_pages(&f->gpusvm, pages, f->gpusvm.mm, &range->notifier->notifier,
-					   drm_gpusvm_range_start(range), drm_gpusvm_range_end(range), ctx);
+		ret = drm_gpusvm_get_pages(&f->gpusvm, pages, f->gpusvm.mm,
+					   &range->notifier->notifier,
+					   drm_gpusvm_range_start(range),
+					   drm_gpusvm_range_end(range), ctx);
 		if (ret)
 			return ret;
 		drm_gpusvm_notifier_lock(&f->gpusvm);
@@ -395,7 +415,8 @@ static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range, con
 			if (addr->proto != VRAM_LOCAL) {
 				void *ram = ram_addr(f->vram->drm.dev, dma);
 
-				memcpy(ctx->read_only ? buf : ram, ctx->read_only ? ram : buf, PAGE_SIZE);
+				memcpy(ctx->read_only ? buf : ram, ctx->read_only ? ram : buf,
+				       PAGE_SIZE);
 				continue;
 			}
 			local++;
@@ -409,8 +430,9 @@ static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range, con
 	return local;
 }
 
-static long vram_range_command(struct vram_file *f, struct drm_gpusvm_range *range, const struct drm_gpusvm_ctx *ctx,
-			       unsigned int command, void __user *user)
+static long vram_range_command(struct vram_file *f, struct drm_gpusvm_range *range,
+			       const struct drm_gpusvm_ctx *ctx, unsigned int command,
+			       void __user *user)
 {
 	size_t size = drm_gpusvm_range_size(range);
 	void *buf = kvmalloc(size, GFP_KERNEL);
@@ -420,11 +442,13 @@ static long vram_range_command(struct vram_file *f, struct drm_gpusvm_range *ran
 		return -ENOMEM;
 	/* As xe does: if a part of the range is in VRAM already, begin anew. */
 	if (command == HMM_DMIRROR_MIGRATE_TO_DEV &&
-	    drm_pagemap_populate_mm(&f->vram->dpagemap, drm_gpusvm_range_start(range), drm_gpusvm_range_end(range),
-				    f->gpusvm.mm, ctx->timeslice_ms) == -EBUSY &&
+	    drm_pagemap_populate_mm(&f->vram->dpagemap, drm_gpusvm_range_start(range),
+				    drm_gpusvm_range_end(range), f->gpusvm.mm,
+				    ctx->timeslice_ms) == -EBUSY &&
 	    !drm_gpusvm_range_evict(&f->gpusvm, range))
-		drm_pagemap_populate_mm(&f->vram->dpagemap, drm_gpusvm_range_start(range), drm_gpusvm_range_end(range),
-					f->gpusvm.mm, ctx->timeslice_ms);
+		drm_pagemap_populate_mm(&f->vram->dpagemap, drm_gpusvm_range_start(range),
+					drm_gpusvm_range_end(range), f->gpusvm.mm,
+					ctx->timeslice_ms);
 	ret = -EFAULT;
 	if (command == HMM_DMIRROR_WRITE && copy_from_user(buf, user, size))
 		goto out;
@@ -458,7 +482,8 @@ static int vram_command(struct vram_file *f, unsigned int command, struct hmm_dm
 		range = drm_gpusvm_range_find_or_insert(&f->gpusvm, addr, cmd->addr, end, &ctx);
 		if (IS_ERR(range))
 			return PTR_ERR(range);
-		n = vram_range_command(f, range, &ctx, command, u64_to_user_ptr(cmd->ptr + addr - cmd->addr));
+		n = vram_range_command(f, range, &ctx, command,
+				       u64_to_user_ptr(cmd->ptr + addr - cmd->addr));
 		addr = drm_gpusvm_range_end(range);
 		/* Nothing stays mapped between two calls. */
 		drm_gpusvm_range_remove(&f->gpusvm, range);
@@ -526,8 +551,8 @@ static int vram_open(struct drm_device *drm, struct drm_file *drm_file)
 		return -ENOMEM;
 	f->vram = container_of(drm, struct vram, drm);
 	mutex_init(&f->lock);
-	ret = drm_gpusvm_init(&f->gpusvm, "pagemap_test", current->mm, 0, TASK_SIZE, SZ_512M, &vram_gpusvm_ops, chunk_sizes,
-			      ARRAY_SIZE(chunk_sizes));
+	ret = drm_gpusvm_init(&f->gpusvm, "pagemap_test", current->mm, 0, TASK_SIZE, SZ_512M,
+			      &vram_gpusvm_ops, chunk_sizes, ARRAY_SIZE(chunk_sizes));
 	if (ret) {
 		kfree(f);
 		return ret;
@@ -590,8 +615,10 @@ static int vram_add_memory(struct vram *vram, struct pci_dev *pdev)
 	ret = devm_add_action_or_reset(&pdev->dev, vram_free_bar, vram);
 	if (ret)
 		return ret;
-	vram->used = drmm_kcalloc(&vram->drm, BITS_TO_LONGS(vram->npages), sizeof(long), GFP_KERNEL);
-	vram->exported = drmm_kcalloc(&vram->drm, BITS_TO_LONGS(vram->npages), sizeof(long), GFP_KERNEL);
+	vram->used =
+		drmm_kcalloc(&vram->drm, BITS_TO_LONGS(vram->npages), sizeof(long), GFP_KERNEL);
+	vram->exported =
+		drmm_kcalloc(&vram->drm, BITS_TO_LONGS(vram->npages), sizeof(long), GFP_KERNEL);
 	if (!vram->used || !vram->exported)
 		return -ENOMEM;
 

@@ -905,6 +905,33 @@ TEST_F(unbind, copy_back_fails)
 	ASSERT_TRUE(driver(self, "bind"));
 }
 
+static size_t free_memory(void)
+{
+	struct sysinfo i;
+
+	return sysinfo(&i) ? 0 : i.freeram * i.mem_unit;
+}
+
+/* The first copy back that fails costs the page that it went to. Later CPU faults cost nothing. */
+TEST_F(unbind, copy_back_fails_again)
+{
+	struct gpu *g = &self->gpu;
+	size_t before;
+	int fd[2];
+
+	ASSERT_EQ(pipe(fd), 0);
+	ASSERT_EQ(to_vram(g->drm, self->huge, HUGE), 0);
+	put(g->door, DOOR_FAIL, 1);
+	EXPECT_EQ(write(fd[1], self->huge, 1), -1);
+	EXPECT_EQ(errno, EFAULT);
+	before = free_memory();
+	for (int i = 0; i < 50; i++)
+		EXPECT_EQ(write(fd[1], self->huge, 1), -1);
+	EXPECT_GT(free_memory() + 25 * HUGE, before);
+	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
 static void *unbind(void *self)
 {
 	return driver(self, "unbind") ? "done" : "failed";
@@ -1007,6 +1034,10 @@ TEST_F(unbind, copy_before_sleep_fails)
 	put(g->door, DOOR_FAIL, 1);
 	EXPECT_FALSE(machine_sleeps(self));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	/* The engine is dead now. The memory is lost, but the machine sleeps. */
+	EXPECT_TRUE(machine_sleeps(self));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(*(uint32_t *)g->mem, 0);
 	ASSERT_TRUE(driver(self, "unbind"));
 	ASSERT_TRUE(driver(self, "bind"));
 }

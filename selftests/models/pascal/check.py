@@ -490,6 +490,14 @@ def case_posted_writes(new, random):
         assert d.rd(0x70000) == 0 and there() == by_flush
         d.write(BAR1, 0x10004, b"more")
         assert d.read(BAR1, 0x10004) == b"more" and there()
+        # A semaphore of the GPU comes after a write of the same word through BAR 1, but does not flush other words.
+        d.pte(0, PB + 0x3000, DATA >> 4 | V)
+        at = PB + 0x3008
+        for word in 0x1000c, 0x10008:
+            d.write(BAR1, word, b"old_")
+            d.push(1 << 29 | 4 << 16 | 0x10 >> 2, at >> 32, at & 0xffffffff, 7, 2 | 1 << 24)
+            assert d.vram(DATA + 0xc, size=4) == (b"old_" if word == 0x10008 else bytes(4))
+        assert d.read(BAR1, 0x10008) == struct.pack("<I", 7)
         verdict(d)
 
 

@@ -126,6 +126,7 @@ void mmu_check(struct gpu *g);
 u64 bar_pdb(struct gpu *g, u32 bar);	/* 1 or 2; 0: it is off */
 void bar_access(struct gpu *g, u32 bar, u64 off, void *buf, u32 len, bool write);
 void bar_flush(struct gpu *g, bool by_read);
+void bar_word(struct gpu *g, u64 pdb, u64 va);	/* before the GPU writes this word */
 
 enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what flushes writes to BAR 1 */
 

@@ -79,7 +79,9 @@ kmake() {
 	set -m
 	# --pdeathsig: a make that outlives this script would hold the locks. O= is a relative path, a child of the source tree.
 	# kbuild then uses relative paths, and ccache hits in whatever folder the tree is.
-	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" "$@" \
+	# CONFIG_DRM_GPUSVM: drm_pagemap, which only xe selects.
+	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" \
+		CONFIG_DRM_GPUSVM=m "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!
 	set +m

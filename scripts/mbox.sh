@@ -220,9 +220,10 @@ for series in "${on_branch[@]}"; do
 	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
 	# The change-id connects the revisions of a series. It is made from the name of the series only.
 	slug=device-private-${series#*-}
+	prefix=$(sed -n 's/^Subject: \[RFC PATCH .*/"RFC"/p' "$tmp/patches/$series/0000-cover-letter.patch")
 	kgit "$work" config "branch.$series.b4-tracking" "$(printf \
-		'{"series": {"revision": %s, "change-id": "20261120-%s-%s", "prefixes": [], "base-branch": "start", "prerequisites": ["base-commit: %s"%s]}}' \
-		"$revision" "$slug" "$(printf %s "$slug" | sha256sum | cut -c -12)" "$base" "$prerequisites")"
+		'{"series": {"revision": %s, "change-id": "20261120-%s-%s", "prefixes": [%s], "base-branch": "start", "prerequisites": ["base-commit: %s"%s]}}' \
+		"$revision" "$slug" "$(printf %s "$slug" | sha256sum | cut -c -12)" "$prefix" "$base" "$prerequisites")"
 	rm -rf "$tmp/mails"
 	run_b4 send --no-sign -o "$tmp/mails"
 	! grep -q '^From ' "$tmp"/mails/* || die -c "$EX_FAIL" "$series: a line begins with \"From \", which an mbox has between mails: $(grep -hm 1 '^From ' "$tmp"/mails/*)"

@@ -15,9 +15,9 @@ kmake() {
 	make -C "$work" O="out-$out" -j "$(nproc)" "${make_tools[@]}" "$@" </dev/null
 }
 
-# configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the one touched file that `normal` leaves out
+# configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the touched files that `normal` leaves out
 configure() {
-	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" || fail "no configuration"
+	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" "$checks/touched.config" || fail "no configuration"
 	"$work/scripts/config" --file "$work/out-$1/.config" -e DMA_API_DEBUG
 	kmake "$1" olddefconfig >"$OUT/config.log" 2>&1 || fail "no configuration: $(tail -n 1 "$OUT/config.log")"
 	cp "$work/out-$1/.config" "$OUT/config"

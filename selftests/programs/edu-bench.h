@@ -2,8 +2,9 @@
 /*
  * What the tests of edu devices (selftests/modules/edu_hmm) have in common: a fixture with all
  * importers and exporters open, named as BENCH says, and a function for each call. Exporters are
- * the mirrors of test_hmm that have a PCI BAR; or, with BENCH_EXPORTER=nouveau, the model of a
- * GP100 (selftests/models/pascal) is the only one.
+ * the mirrors of test_hmm that have a PCI BAR; or, with BENCH_EXPORTER=pagemap_test, the render
+ * nodes of this driver (selftests/modules/pagemap_test), which have the same calls; or, with
+ * BENCH_EXPORTER=nouveau, the model of a GP100 (selftests/models/pascal) is the only one.
  *
  * The environment:
  *   EDU_DEVICE       edu_hmm or edu_odp: the device nodes of the importers (default: BENCH_DEVICE)
@@ -131,14 +132,36 @@ static inline int open_importer(int n)
 /* The GPU, if that is the exporter. */
 static struct gpu bench_gpu;
 
+static inline bool bench_exporter(const char *name)
+{
+	const char *exporter = getenv("BENCH_EXPORTER");
+
+	return !strcmp(exporter ? exporter : "test_hmm", name);
+}
+
 static inline bool bench_nouveau(void)
 {
-	return getenv("BENCH_EXPORTER");
+	return bench_exporter("nouveau");
+}
+
+/* A device that was unbound has another number. */
+static inline bool render_node(int n, char *name, size_t size)
+{
+	glob_t found;
+	bool good;
+
+	if (glob("/dev/dri/renderD*", 0, NULL, &found))
+		return false;
+	good = n < (int)found.gl_pathc;
+	if (good)
+		snprintf(name, size, "%s", strrchr(found.gl_pathv[n], '/') + 1);
+	globfree(&found);
+	return good;
 }
 
 static inline int open_exporter(int n)
 {
-	char path[32];
+	char path[64], node[32];
 
 	if (bench_nouveau()) {
 		/* A child has the hole of its parent, but the GPU mirrors one process. */
@@ -147,7 +170,13 @@ static inline int open_exporter(int n)
 			return -1;
 		return n ? open("/dev/null", O_RDWR | O_CLOEXEC) : bench_gpu.drm;
 	}
-	snprintf(path, sizeof(path), "/dev/hmm_dmirror%d", n);
+	if (bench_exporter("pagemap_test")) {
+		if (!render_node(n, node, sizeof(node)))
+			return open("/dev/null", O_RDWR | O_CLOEXEC);
+		snprintf(path, sizeof(path), "/dev/dri/%s", node);
+	} else {
+		snprintf(path, sizeof(path), "/dev/hmm_dmirror%d", n);
+	}
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
@@ -332,12 +361,24 @@ static inline bool map_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 /* Find the bus address of exporter @n, and map its BAR without its driver. */
 static inline bool find_bar(BENCH_FIXTURE(FIXTURE_DATA) *self, int n)
 {
-	char names[128] = "";
+	char names[128] = "", node[32], path[64];
 	char *name = names;
+	ssize_t len;
 	FILE *f;
 
 	if (bench_nouveau())
 		return gpu_bdf(self->bdf[n]) && map_bar(self, n);
+	if (bench_exporter("pagemap_test")) {
+		if (!render_node(n, node, sizeof(node)))
+			return false;
+		snprintf(path, sizeof(path), "/sys/class/drm/%s/device", node);
+		len = readlink(path, names, sizeof(names) - 1);
+		name = len < 0 ? NULL : strrchr(names, '/');
+		if (!name)
+			return false;
+		snprintf(self->bdf[n], BDF_SIZE, "%.*s", BDF_SIZE - 1, name + 1);
+		return map_bar(self, n);
+	}
 	f = fopen("/sys/module/test_hmm/parameters/p2p_exporter", "r");
 	if (!f || !fgets(names, sizeof(names), f))
 		return false;

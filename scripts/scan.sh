@@ -11,7 +11,8 @@ usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
 Prints one line per splat in the log CONSOLE: line number, name of the running test
 (or "-"), and message, separated by tabs. A splat is a message that matches a regular
 expression in DENY (default: selftests/guest/splats.deny) and none in ALLOW
-(splats.allow). The expressions see the message without the kernel's time stamp. A
+(splats.allow). The expressions see the message without the kernel's time stamp. Those
+in ALLOW also see the name of the running test behind it, in brackets. A
 stack trace belongs to the report above it; a stack trace without a report counts as
 a splat. KCSAN reports races of the whole kernel; a report counts only if one of its
 functions is in selftests/guest/kcsan.functions.
@@ -106,7 +107,8 @@ matches() {
 	[ "$rc" -le 1 ] || die "cannot scan: grep failed on the patterns of $3"
 }
 matches "$tmp/text" "$tmp/deny" "$deny" >"$tmp/denied"
-[ ! -s "$tmp/allow" ] || matches "$tmp/text" "$tmp/allow" "$allow" >"$tmp/allowed"
+sed -E 's/^[^\t]*\t([^\t]*)\t(.*)/\2 [\1]/' "$tmp/messages" >"$tmp/named"
+[ ! -s "$tmp/allow" ] || matches "$tmp/named" "$tmp/allow" "$allow" >"$tmp/allowed"
 [ -f "$tmp/allowed" ] || : >"$tmp/allowed"
 
 # A stack trace that belongs to a report, even to an allowed one, is no splat of its own. There are few lines between the head of

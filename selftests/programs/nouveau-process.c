@@ -164,7 +164,8 @@ static bool userfault(struct pager *p, char *mem, size_t size, size_t unit, pthr
 
 	*p = (struct pager){ .fd = syscall(SYS_userfaultfd, O_CLOEXEC), .mem = mem, .unit = unit };
 	return p->fd >= 0 && !ioctl(p->fd, UFFDIO_API, &api) &&
-	       !ioctl(p->fd, UFFDIO_REGISTER, &r) && !pthread_create(thread, NULL, serve, p);
+	       !ioctl(p->fd, UFFDIO_REGISTER, &r) &&
+	       (!thread || !pthread_create(thread, NULL, serve, p));
 }
 
 static int protect(struct pager *p, char *mem, size_t size)
@@ -290,6 +291,54 @@ TEST_F(process, killed)
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/*
+ * The process is killed while the driver handles a fault of the GPU: the handler waits for a page
+ * that nobody provides. When the page comes, the process and its address space of the GPU are gone.
+ */
+TEST_F(process, killed_in_fault)
+{
+	struct gpu *g = &self->gpu, other;
+	int there[2], status, pidfd, uffd;
+	static char page[PAGE] __attribute__((aligned(PAGE)));
+	struct { int uffd; char *mem; } at;
+	struct uffd_msg m;
+	struct pager p;
+	pid_t child;
+
+	ASSERT_EQ(pipe(there), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		at.mem = map(PAGE, MADV_NOHUGEPAGE);
+		if (munmap(HOLE, HOLE_SIZE) || at.mem == MAP_FAILED || !open_gpu(&other) ||
+		    !userfault(&p, at.mem, PAGE, PAGE, NULL))
+			_exit(1);
+		begin(&other, DOOR_LOAD, at.mem, 4);
+		at.uffd = p.fd;
+		/* The handler waits once there is a message for the pager. */
+		if (read(p.fd, &m, sizeof(m)) != sizeof(m) ||
+		    write(there[1], &at, sizeof(at)) != sizeof(at))
+			_exit(2);
+		pause();
+	}
+	ASSERT_EQ(read(there[0], &at, sizeof(at)), (ssize_t)sizeof(at));
+	pidfd = syscall(SYS_pidfd_open, child, 0);
+	uffd = syscall(SYS_pidfd_getfd, pidfd, at.uffd, 0);
+	ASSERT_GE(uffd, 0);
+	ASSERT_EQ(kill(child, SIGKILL), 0);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(ioctl(uffd, UFFDIO_COPY,
+			&(struct uffdio_copy){ .dst = (uintptr_t)at.mem, .src = (uintptr_t)page,
+					       .len = PAGE }),
+		  0);
+	close(uffd);
+	close(pidfd);
+	/* The handler is free again: it handles a fault of this process. */
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 }
 
 /* ---- faults ---- */

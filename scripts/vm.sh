@@ -285,7 +285,7 @@ esac
 while getopts qo:a: opt; do
 	case $opt in
 	q) quiet=yes ;;
-	o) dir=$OPTARG ;;
+	o) dir=$(realpath -m -- "$OPTARG") ;;
 	a) append_more=$OPTARG ;;
 	*)
 		usage >&2

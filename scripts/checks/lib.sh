@@ -111,13 +111,19 @@ not_needed() {
 	rows "$1" | grep -vxFf "$OUT/used" || true
 }
 
-# judge_messages WHAT: pass or fail by the sorted messages in $OUT/before and $OUT/after
+# judge_messages WHAT: pass or fail by the sorted messages in $OUT/before and $OUT/after, and the file justified beside the check
 judge_messages() {
 	# An old warning of a header appears again for each new file that includes the header.
 	touched . >"$OUT/touched"
 	new_lines "$OUT/before" "$OUT/after" | awk -F : -v touched="$OUT/touched" -v before="$OUT/before" '
 		BEGIN { while ((getline line <touched) > 0) ours[line]; while ((getline line <before) > 0) old[line] }
 		$1 in ours || !($0 in old)' >"$OUT/new"
-	[ ! -s "$OUT/new" ] || fail "$(wc -l <"$OUT/new") new warnings, the first: $(head -n 1 "$OUT/new")"
-	pass "$1: $(wc -l <"$OUT/before") warnings before, $(wc -l <"$OUT/after") after, none new"
+	local line
+	while IFS= read -r line; do
+		justified "$here/justified" "$line" || printf '%s\n' "$line"
+	done <"$OUT/new" >"$OUT/open"
+	[ ! -s "$OUT/open" ] || fail "$(wc -l <"$OUT/open") new warnings, the first: $(head -n 1 "$OUT/open")"
+	line=$(not_needed "$here/justified" | head -n 1)
+	[ -z "$line" ] || fail "nothing needs: $line"
+	pass "$1: $(wc -l <"$OUT/before") warnings before, $(wc -l <"$OUT/after") after, none new$([ ! -s "$OUT/new" ] || echo " but $(wc -l <"$OUT/new") justified")"
 }

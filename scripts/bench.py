@@ -319,9 +319,9 @@ class Report:
         self.say("## B5: more device memory than BAR")
         self.say()
         numbers = [self.number("small.pte.4096", what) for what in ("aliases", "migrated", "walks", "errors")]
-        self.say(f"test_hmm has 4096 pages, and room for {numbers[0]} in the BAR. {numbers[0]} pages are reached by alias, and {numbers[1]} migrate. "
-                 f"This takes {numbers[2]} walks (one more for each page table with pages that migrate) and {small[0]:.0f} instructions. "
-                 f"The second time nothing migrates. Pages with wrong data: {numbers[3]}.")
+        self.say(f"The process has 4096 pages of test_hmm's memory, and the BAR has room for {numbers[0]} of them. {numbers[0]} pages are reached by "
+                 f"alias, and {numbers[1]} migrate. This takes {numbers[2]} walks (one, and one more for each page table that has pages to "
+                 f"migrate) and {small[0]:.0f} instructions. A second lookup of the same pages migrates nothing. Pages with wrong data: {numbers[3]}.")
         self.say()
         self.bar(numbers[3] == 0, "no errors: each alias leads to its page")
 
@@ -335,9 +335,12 @@ class Report:
             return
         self.say("## B6: importers lose their mappings")
         self.say()
-        self.say("Importers have mapped 512 pages. Then the pages migrate to RAM (`migrate`), are unmapped (`munmap`), or are given up by the "
-                 "importers (`release`), the process ends (`exit`), or the driver of the exporter is unbound (`unbind`). \"Unmapping\" is the "
-                 "part of one importer, for each page. `exit` and `unbind` include waiting, which counts as instructions.")
+        self.say("Each importer has mapped the same 512 pages. Then one of these events happens: the pages migrate to RAM (`migrate`), the process "
+                 "unmaps them (`munmap`), the importers release their MRs (`release`), the process exits (`exit`), or the driver of the exporter "
+                 "is unbound (`unbind`). \"of the last importer\" is the difference to the row with one importer less. \"unmapping\" has the "
+                 "instructions of `ib_umem_odp_unmap_dma_pages()` in the notifiers, for each importer and page. \"pages unmapped\" counts only "
+                 "pages that notifiers unmapped. `exit` and `unbind` also wait. The guest's clock runs on during a wait, so these figures are "
+                 "larger than the number of instructions.")
         self.say()
         self.say("| case | importers | instructions | of the last importer | unmapping | notifiers called | pages unmapped | migrated | wrong data | spread |")
         self.say("|---|" + "--:|" * 9)
@@ -356,9 +359,9 @@ class Report:
             if zap and ram and zap[0] > ram[0]:
                 dearer.append(f"{name}.{n}")
         self.say()
-        self.bar(good, "each mapping is gone, each page has its data, and only those migrate that must")
-        self.bar(not flat, "to unmap takes no more for each of several importers" + (f"; not so: {', '.join(flat)}" if flat else ""))
-        self.bar(not dearer, "to unmap an alias takes no more than to unmap RAM" + (f"; not so: {', '.join(dearer)}" if dearer else ""))
+        self.bar(good, "each mapping is gone, each page has its data, and pages migrate only by `migrate` and `unbind`")
+        self.bar(not flat, "unmapping costs each of several importers no more than a single one" + (f"; not so: {', '.join(flat)}" if flat else ""))
+        self.bar(not dearer, "unmapping an alias takes no more instructions than unmapping RAM" + (f"; not so: {', '.join(dearer)}" if dearer else ""))
 
     def maps(self):
         whats = ("dma", "iommu-map", "iommu-unmap", "iommu-flush")
@@ -375,9 +378,10 @@ class Report:
             return
         self.say("## B7: DMA map and IOMMU calls for 2 MiB")
         self.say()
-        self.say("On-demand paging. DMA counts pages that are mapped by `dma_map_phys()` or `dma_iova_link()`: those with `HMM_PFN_DMA_MAPPED` "
-                 "and without `HMM_PFN_P2PDMA_BUS`. IOMMU counts calls of `map_range()`, `unmap_range()` and `iotlb_sync()`. The MR keeps its "
-                 "IOVAs, so an unmapped page is flushed at once, also if the IOMMU is lazy.")
+        self.say("The memory is mapped by on-demand paging. \"DMA\" counts the pages that `dma_map_phys()` or `dma_iova_link()` mapped: those with "
+                 "`HMM_PFN_DMA_MAPPED` and without `HMM_PFN_P2PDMA_BUS`. \"IOMMU map\", \"unmap\" and \"flush\" count the calls of `map_range()`, "
+                 "`unmap_range()` and `iotlb_sync()`. The MR keeps its IOVAs, so each page is flushed from the IOTLB as soon as it is unmapped, "
+                 "even if the IOMMU uses lazy invalidation. A case with `-` was not run on the base.")
         self.say()
         self.say("| topology | memory | DMA, base | patched | IOMMU map, base | patched | unmap, base | patched | flush, base | patched |")
         self.say("|---|---|" + "--:|" * 8)
@@ -394,15 +398,17 @@ class Report:
             if "hugetlb" in case:
                 huge += new[:3]
         self.say()
-        self.bar(not more, "RAM takes no call more than in the base" + (f"; not so: {', '.join(more)}" if more else ""))
+        self.bar(not more, "RAM takes no more calls than in the base" + (f"; not so: {', '.join(more)}" if more else ""))
         if bus:
-            self.bar(not any(bus), "an alias by bus address takes none at all")
-        self.bar(bool(bridge) and set(bridge) == {512}, "an alias through the host bridge takes one for each page, as RAM does")
-        self.bar(huge == [1, 1, 1], "an MR of huge pages takes one")
+            self.bar(not any(bus), "an alias by bus address takes none at all: no DMA mapping and no IOMMU call")
+        self.bar(bool(bridge) and set(bridge) == {512},
+                 "an alias through the host bridge takes one for each page, as RAM does: one DMA mapping and one IOMMU map call")
+        self.bar(huge == [1, 1, 1], "an MR of huge pages takes one DMA mapping, one IOMMU map call and one unmap call")
         link = {how: (self.get("maps", "root-ports-iommu", f"link.{how}"), self.get("maps", "root-ports-iommu", f"link.{how}.unmap"))
                 for how in ("page", "range", "folio")}
         if all(a and b for a, b in link.values()):
-            self.say("Why each page of a folio is mapped by itself (instructions for each page, `dma_iova_link()` and `dma_iova_unlink()`):")
+            self.say("This table compares ways to map the pages of a folio. Figures are instructions for each page: `dma_iova_link()` and "
+                     "`dma_iova_sync()` to map, `dma_iova_unlink()` to unmap.")
             self.say()
             self.say("| | map | unmap |")
             self.say("|---|--:|--:|")
@@ -410,9 +416,10 @@ class Report:
                               ("folio", "mapped and unmapped in one call")):
                 self.say(f"| {text} | {' | '.join(per_page(v) for v in link[how])} |")
             self.say()
-            self.say(f"If a folio was mapped in one call, unmapping one of its pages unmaps {self.number('link.folio', 'lost-by-one')} pages, because "
-                     "`iommu_unmap()` cannot unmap a part. The pages of an ODP MR are unmapped one by one, while the device still uses the "
-                     "others. An MR of huge pages loses them only as a whole, so it uses one call.")
+            self.say("`hmm_dma_map_pfn()` maps page by page for this reason: if a folio was mapped in one call, unmapping one of its pages unmaps "
+                     f"{self.number('link.folio', 'lost-by-one')} pages, because `iommu_unmap()` cannot unmap a part. The pages of an ODP MR are "
+                     "unmapped one by one, while the device still uses the others. An MR of huge pages (`IBV_ACCESS_HUGETLB`) only unmaps "
+                     "whole huge pages, so it maps each of them in one call.")
             self.say()
 
     def cover(self):
@@ -480,7 +487,7 @@ class Report:
             if large and max(large) > 1.03 * large[0]:
                 steep.append(name)
         self.say()
-        self.bar(not steep, "no page costs more in a larger range, from 2 MiB on" + (f"; not so: {', '.join(steep)}" if steep else ""))
+        self.bar(not steep, "no page costs more in a larger range (from 2 MiB upwards)" + (f"; not so: {', '.join(steep)}" if steep else ""))
 
 
 def human(size):
@@ -518,9 +525,10 @@ def judge(file):
     kernels = ", ".join(sorted({f"{run['kernel']} {run['series']}" for run in runs}))
     r.say("# Benchmarks")
     r.say()
-    r.say(f"Guest instructions: QEMU {runs[0]['qemu']} (TCG), `-icount shift=0,sleep=off`, one processor. Linux {runs[0]['base']}, "
-          f"{kernels}. Each kernel was booted {boots} times. A figure is the median of the boots, of the least count in each boot. "
-          "The spread is that between boots.")
+    r.say(f"Guest instructions: QEMU {runs[0]['qemu']} (TCG), `-icount shift=0,sleep=off`, one processor. Linux {runs[0]['base']}. "
+          f"Kernels, with the git id of their source: {kernels}. `normal` has the patches. Each group of cases was booted {boots} times on "
+          "each kernel and topology that it needs. The count of a case in a boot is the least of its samples. A figure is the median of "
+          "these counts. The spread is the difference between the greatest and the least of them, in per cent of the median.")
     r.say()
     r.others()
     r.odp()
@@ -589,7 +597,7 @@ def compare(old, new):
             rc = FAIL
         else:
             same += 1
-    print(f"{same} counts are the same within 0.1 %, of what waits within 1 %")
+    print(f"{same} counts are equal within 0.1 % (within 1 % for code that waits)")
     return rc
 
 

@@ -21,7 +21,7 @@ export STARTED := $(shell date +%s)
 all: kernel-core ## build the kernel, boot six topologies, print how device memory was reached
 	@scripts/run.sh
 
-demo: kernel-normal ## GPU and adapter take turns, without and with the feature: print what is copied
+demo: kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
 	@scripts/run.sh demo
 
 test: kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
@@ -33,10 +33,10 @@ check: tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECK
 check-self: tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
-mutants: tree ## break the patches line by line, and print which test notices; MUTANTS="..." for a part; continues where it stopped
+mutants: tree ## break the patches line by line, and print which test notices: all mutants, or MUTANTS="..."; continues where it stopped
 	@scripts/mutants.sh $(MUTANTS)
 
-mutants-sample: tree ## the same for random lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
+mutants-sample: tree ## the same as mutants, for N random places in lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions (needs gnuplot)
@@ -46,7 +46,7 @@ bench-compare: ## compare the last `make bench` with the one before, or with FIL
 	@scripts/bench.sh --compare $(FILE)
 
 # -k: also run the tests if mutants survive.
-soak: ## the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
+soak: ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
 	@$(MAKE) -k mutants soak-runs
 
 soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
@@ -58,7 +58,7 @@ boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
 apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
 	@scripts/apply.sh
 
-mbox: ## write the mails of the series, send nothing: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
+mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
 	@scripts/mbox.sh
 
 refresh: base ## try to apply the series to another kernel: BASE=7.3@trixie-backports, a tarball, or dir@commit
@@ -104,13 +104,13 @@ topology: ## draw the topologies: results/topology, selftests/pictures (needs gr
 report: ## write the last results as a page: results/report/index.html
 	@scripts/report.py
 
-check-scripts: ## check our own files: shellcheck, shfmt, licences, pictures, names in the documentation
+check-scripts: ## check our own files: shellcheck, shfmt, licences, pictures, dead references in the documentation
 	@scripts/check-scripts.sh
 
 clean: ## remove build/ and results/ (refused while build/tree has work that is not in patches/)
 	@scripts/clean.sh
 
-distclean: ## also remove the cache: the base and ccache
+distclean: ## also remove the cache: the base, ccache, QEMU 11 and other downloads
 	@scripts/clean.sh --all
 
 help: ## print this list

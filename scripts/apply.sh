@@ -9,13 +9,14 @@ usage() {
 usage: KERNEL_TREE=dir [SERIES=name] [BRANCH=hmm-p2p] apply.sh
 
 Applies all series, or only SERIES (for example 2-hmm-p2p), with git am to a new
-branch of your git tree. The branch starts at HEAD. The tree must be clean and have
-the version of the base (patches/BASE).
+branch of your git tree. The branch starts at HEAD. The tree must be clean. Its
+version must be that of the base (patches/BASE) or a later one of the same release,
+for example 7.3.4 if the base is 7.3-rc7.
 
 git am runs in a temporary worktree. At the end the new branch is checked out in
 your tree, in one step that an interrupt does not stop. Until then your tree does
-not change, even if a patch does not apply (exit 3) or after Ctrl-C, TERM or HUP
-(git am ends first, which takes seconds).
+not change, even if a patch does not apply (exit 3) or if you interrupt the script
+(Ctrl-C, TERM, HUP). An interrupted script first waits some seconds for git am to end.
 
 The commits are signed if your git configuration says so. Your git hooks do not run:
 they are for your own commits, and these patches have no Signed-off-by.

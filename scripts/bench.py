@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Combine and judge the results of the suite cost.
 
-usage: bench.py read OUT RUN...      collect the counts of these folders in a file
+usage: bench.py read OUT RUN...      write the counts of the folders RUN to the file OUT
        bench.py report FILE DIR      write DIR/table.md, DIR/cover.txt, DIR/*.svg, DIR/*.png (needs gnuplot); print the table
        bench.py judge FILE           print which budgets are kept
        bench.py compare OLD NEW      print what has changed between two files
 
 A count is the median of all boots. The count of a boot is the least of its samples, because an interrupt only adds to it.
-exit: 1 if a budget is exceeded (report, judge), or if a count differs by more than 0.1 %, for code that waits 1 % (compare).
+exit: 1 if a budget is exceeded (report, judge), or if a count differs by more than 0.1 % (compare; 1 % for code that waits).
 """
 
 import json

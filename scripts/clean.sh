@@ -9,7 +9,8 @@ usage() {
 	cat <<'END'
 usage: clean.sh [--all]
 
-Removes build/ and results/. With --all also removes the cache (base, ccache).
+Removes build/ and results/. With --all it also removes the cache (the base, ccache,
+QEMU 11 and other downloads). Other files in the folder of the cache stay.
 Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 END
 }

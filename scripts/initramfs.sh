@@ -9,11 +9,11 @@ usage() {
 usage: initramfs.sh KERNEL [LIST]
 
 Prints the path of an uncompressed cpio archive for build/kernels/KERNEL. The
-archive contains what selftests/guest/manifest lists, or the file MANIFEST in the
-environment. If LIST is given, /debian is a Debian root with the packages in that
-file (see debian-root.sh). The archive is named after its content, so the same
-content is built once. It is uncompressed because unpacking takes longer in an
-emulated guest than compression saves on the host.
+archive contains what selftests/guest/manifest lists. MANIFEST=file in the
+environment names another list. If LIST is given, /debian is a Debian root with the
+packages in that file (see debian-root.sh). The archive is named after its content,
+so the same content is built once. It is uncompressed because unpacking takes longer
+in an emulated guest than compression saves on the host.
 EOF
 }
 

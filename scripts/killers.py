@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Print the names of tests that failed, had a splat, or ended without a result.
 
-usage: killers.py DIR [WHY]    WHY: the mutant is expected to hang its test. Otherwise a time limit is no proof
+usage: killers.py DIR [WHY]    WHY: why the mutant is expected to hang its test. Without WHY a time limit is no proof
 
 Used by mutants.sh. If no test was running, the name is "timeout" or "boot".
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Break N (40) random places in the lines that the patches add to FILE (mm/hmm.c), and print which test notices. SEED (1)
-selects the places. A rule negates a condition or removes a part of it, removes a statement or swaps it with the next one,
-is off by one, or replaces an operator, flag or constant by a similar one. One kernel contains all mutants. The boot
-parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a mutant.
-selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
+"""Break N (default 40) random places in the lines that the patches add to each FILE (default mm/hmm.c), and print which test
+notices. SEED (default 1) selects the places. A rule negates a condition or removes a part of it, removes a statement or
+swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. One kernel contains
+all mutants. The boot parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a
+mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
 
 The script works in build/sample. Results are in results/sample. It continues where it stopped.
 exit: 0 all mutants were noticed or are equivalent, 1 a mutant was not noticed, 2 wrong usage, or tests fail without a mutant."""

@@ -8,14 +8,15 @@ usage() {
 	cat <<'EOF'
 usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
 
-Runs all suites in selftests/suites, or the named ones. With TOPOLOGY or KERNELS,
-only guest runs with these topologies and kernels. JOBS guests run at the same time
-(default: one per processor). Results are in results/latest. vm.sh --help explains
-time limits.
+Runs all suites in selftests/suites, or the named ones. TOPOLOGY and KERNELS limit
+the guest runs to these topologies and kernels. They do not limit runs on the host.
+JOBS guests run at the same time (default: one per processor). Results are in
+results/latest. vm.sh --help explains time limits.
 
-LIST=soak runs the files soak of the suites in place of runs. You may stop it at any
-time; it continues where it stopped. A run whose kernel, suites and scripts have not
-changed is not repeated, except with FRESH=1.
+LIST=soak does the runs that the files "soak" of the suites list, in place of those in
+the files "runs". You may stop it at any time; it continues where it stopped. A run
+whose kernel, suites and scripts have not changed is not repeated, except with
+FRESH=1.
 
 A suite is a folder with
   runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS
@@ -24,9 +25,11 @@ A suite is a folder with
             "host ARGUMENTS" runs the program host
   demo      for LIST=demo: the runs of "make demo"
   host      a program that prints KTAP on the host
-  may-skip  tests that may skip; see that of the suite hmm
-  same      tests that must have the same result on two kernels; see the suite hmm
-  icount    runs that get virtual time: their first arguments, one per line
+  may-skip  tests that may skip; for the format see this file of the suite hmm
+  same      pairs of runs, on two kernels, in which each test must have the same
+            result; see this file of the suite hmm
+  icount    first arguments of runs that get virtual time, one per line; see
+            vm.sh --help
   qemu      runs that need a newer QEMU: first argument, oldest major version
   debian    packages of the Debian root of its guests, one per line
   manifest  contents of its guests, in place of selftests/guest/manifest

@@ -26,7 +26,7 @@ If COMMAND is a suite's /suites/SUITE/run, files of the suite have an effect:
   may-skip  lists the tests that may skip
   icount    lists first arguments of COMMAND. Such a run gets one processor and
             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
-            line (3)
+            line (default: 3)
   qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
             them. scripts/qemu.sh downloads it if necessary
   importer, exporter
@@ -43,10 +43,10 @@ Time limits only catch hangs. In seconds, with their defaults:
   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
   TEST_TIMEOUT (1800)    from there to the end
   SILENCE_TIMEOUT (300)  without a line on the console
-All limits, also those in the guest, are multiplied by SLOWDOWN (1), and by 1 for each
-4 s that the first boot of this kernel took on this machine (by 10 before the first
-boot). Limits of single tests are four times those in their source, which were chosen
-for hardware.
+All limits, also those in the guest, are multiplied by SLOWDOWN (default: 1) and by a
+factor for this machine: the number of seconds that the first boot of this kernel took
+here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
+single tests are four times those in their source, which were chosen for hardware.
 
 exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
 5 splat on the console, 6 no test plan or fewer results than planned, 7 the guest died

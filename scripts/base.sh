@@ -123,13 +123,13 @@ elif kgit "$base" rev-parse -q --verify "$commit^{commit}" >/dev/null 2>&1; then
 else
 	if [ ! -d "$CACHE/$commit.git" ] && [ -n "${BASE_TARBALL:-}" ]; then
 		[ -f "$BASE_TARBALL" ] || die "BASE_TARBALL: no file $BASE_TARBALL"
-		need_space "$BUILD" 12
+		need_space "$BUILD" 8
 		import "$BASE_TARBALL"
 	fi
 	repo=$CACHE/$commit.git
 	[ -d "$repo" ] || [ ! -d "$CACHE/v$version.git" ] || repo=$CACHE/v$version.git
 	[ -d "$repo" ] || {
-		need_space "$BUILD" 12
+		need_space "$BUILD" 8
 		fetch
 		[ -d "$repo" ] || repo=$CACHE/v$version.git
 	}
@@ -146,7 +146,7 @@ if [ -d "$base/.git" ]; then
 	fi
 else
 	step "base: checking out build/base"
-	need_space "$BUILD" 12
+	need_space "$BUILD" 8
 	[ -z "$tmp" ] || rm -rf "$tmp"
 	tmp=$(mktemp -d "$BUILD/base.XXXXXX")
 	# With the user's configuration, because safe.directory may be needed to read the tree.

@@ -100,7 +100,7 @@ tree_id=$(kgit "$upstream" rev-parse "$head^{tree}")
 if [ -n "$slow" ]; then
 	if [ ! -d "$dir/tree/.git" ]; then
 		step "check: checking out ${dir#"$TOP/"}/tree"
-		need_space "$BUILD" 6
+		need_space "$BUILD" 3
 		share "$upstream" "$tmp/tree"
 		kgit "$tmp/tree" checkout -q --detach
 		mv "$tmp/tree" "$dir/tree"

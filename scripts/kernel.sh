@@ -159,7 +159,7 @@ make_kernel() {
 	lock 7 "$BUILD/kernels/.$kernel.lock"
 	! up_to_date || return 0
 
-	need_space "$BUILD" 3
+	need_space "$BUILD" 1
 	local begin
 	begin=$(date +%s)
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"

@@ -38,7 +38,7 @@ trap 'exit 143' TERM
 
 if [ ! -d "$tree/.git" ]; then
 	step "tree: checking out build/tree"
-	need_space "$BUILD" 6
+	need_space "$BUILD" 5
 	kgit "$BUILD" clone -q --template= --no-checkout "$base" "$tmp/tree"
 	mkdir -p "$tmp/tree/.git/info"
 	printf '/out-*/\n' >"$tmp/tree/.git/info/exclude"

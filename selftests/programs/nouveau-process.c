@@ -77,6 +77,7 @@ static void remap(struct __test_metadata *_metadata, struct gpu *g, char *mem, s
 	ASSERT_NE(room, MAP_FAILED);
 	fill(mem, size, 4);
 	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + PAGE, 4), DOOR_DONE);
 	ASSERT_EQ(walk(g, mem + PAGE, &before) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
 	ASSERT_EQ(mremap(mem, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
 	EXPECT_EQ(pages_in_vram(to, size / PAGE), size / PAGE);

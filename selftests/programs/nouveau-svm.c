@@ -88,8 +88,11 @@ TEST_F(svm, what_vram_holds)
 
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < NPAGES; i += 7) {
-		uint32_t flags = walk(g, g->mem + i * PAGE, &addr), bad = 0;
+		uint32_t flags, bad = 0;
 
+		/* The pages are mapped when the GPU needs them. */
+		ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem + i * PAGE, 4), DOOR_DONE);
+		flags = walk(g, g->mem + i * PAGE, &addr);
 		ASSERT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM | DOOR_READ_ONLY), DOOR_VALID);
 		ASSERT_EQ(gpu(g, DOOR_VRAM, (void *)addr, PAGE), DOOR_DONE);
 		for (size_t k = 0; k < PAGE / 4; k++)
@@ -181,6 +184,7 @@ TEST_F(svm, huge)
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
 	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 5 * PAGE, 4), DOOR_DONE);
 	flags = walk(g, mem + 5 * PAGE, &addr);
 	EXPECT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
 	EXPECT_EQ(flags >> DOOR_SHIFT, 21);
@@ -365,6 +369,59 @@ TEST_F(svm, store_while_moving)
 	EXPECT_EQ(*(uint32_t *)g->mem, 4711);
 	for (size_t i = 1; i < NPAGES * PAGE / 4; i++)
 		ASSERT_EQ(((uint32_t *)g->mem)[i], pattern(i, 1));
+}
+
+/*
+ * The same just after the flush of the TLB, while the driver still needs the entry to unmap the
+ * page: the GPU must take a fault.
+ */
+static void behind_flush(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
+{
+	struct stats before, after;
+	uint64_t addr;
+	uint32_t is;
+
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem, 4), DOOR_DONE);
+	is = walk(g, mem, &addr);
+	ASSERT_EQ(is & (DOOR_VALID | DOOR_SYSTEM | DOOR_READ_ONLY), DOOR_VALID | DOOR_SYSTEM);
+	ASSERT_EQ(1UL << (is >> DOOR_SHIFT), size);
+	before = stats(g->door);
+	put(g->door, DOOR_DATA, 4711);
+	put(g->door, DOOR_BEHIND, 1);
+	begin(g, DOOR_STORE, mem, 4);
+	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	EXPECT_EQ(finish(g), DOOR_DONE);
+	after = stats(g->door);
+	EXPECT_GT(after.faults, before.faults);
+	EXPECT_EQ(after.sparse, before.sparse);
+	EXPECT_EQ(*(uint32_t *)mem, 4711);
+}
+
+TEST_F(svm, store_behind_flush)
+{
+	behind_flush(_metadata, &self->gpu, self->gpu.mem, PAGE);
+	for (size_t i = 1; i < NPAGES * PAGE / 4; i++)
+		ASSERT_EQ(((uint32_t *)self->gpu.mem)[i], pattern(i, 1));
+}
+
+/* The huge page is full of PTEs. The GPU must not take it for a page table. */
+TEST_F(svm, store_behind_flush_huge)
+{
+	struct gpu *g = &self->gpu;
+	uint64_t *mem = (uint64_t *)map(HUGE, MADV_HUGEPAGE), victim, pte;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	ASSERT_TRUE(pagemap((uintptr_t)g->mem, 1, &victim));
+	victim &= (1UL << 55) - 1;
+	ASSERT_NE(victim, 0);
+	/* Valid, volatile, in system memory, at the first page of g->mem. */
+	pte = victim << 8 | 1 << 3 | 2 << 1 | 1;
+	for (size_t i = 0; i < HUGE / 8; i++)
+		mem[i] = pte;
+	behind_flush(_metadata, g, (char *)mem, HUGE);
+	for (size_t i = 1; i < HUGE / 8; i++)
+		ASSERT_EQ(mem[i], pte);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
 /*
@@ -594,7 +651,6 @@ TEST_F(svm, filled_while_moving)
 	ASSERT_EQ(pthread_join(thread, NULL), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES - 1);
 	EXPECT_EQ(walk(g, word, &addr) & DOOR_VALID, 0);
-	EXPECT_EQ(walk(g, word + PAGE / 4, &addr) & DOOR_VALID, DOOR_VALID);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, word, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), 4711);
 	EXPECT_EQ(*word, 4711);
@@ -902,6 +958,33 @@ TEST_F(unbind, copy_back_fails)
 	ASSERT_TRUE(driver(self, "bind"));
 }
 
+static size_t free_memory(void)
+{
+	struct sysinfo i;
+
+	return sysinfo(&i) ? 0 : i.freeram * i.mem_unit;
+}
+
+/* The first copy back that fails costs the page that it went to. Later CPU faults cost nothing. */
+TEST_F(unbind, copy_back_fails_again)
+{
+	struct gpu *g = &self->gpu;
+	size_t before;
+	int fd[2];
+
+	ASSERT_EQ(pipe(fd), 0);
+	ASSERT_EQ(to_vram(g->drm, self->huge, HUGE), 0);
+	put(g->door, DOOR_FAIL, 1);
+	EXPECT_EQ(write(fd[1], self->huge, 1), -1);
+	EXPECT_EQ(errno, EFAULT);
+	before = free_memory();
+	for (int i = 0; i < 50; i++)
+		EXPECT_EQ(write(fd[1], self->huge, 1), -1);
+	EXPECT_GT(free_memory() + 25 * HUGE, before);
+	ASSERT_TRUE(driver(self, "unbind"));
+	ASSERT_TRUE(driver(self, "bind"));
+}
+
 static void *unbind(void *self)
 {
 	return driver(self, "unbind") ? "done" : "failed";
@@ -1004,6 +1087,10 @@ TEST_F(unbind, copy_before_sleep_fails)
 	put(g->door, DOOR_FAIL, 1);
 	EXPECT_FALSE(machine_sleeps(self));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	/* The engine is dead now. The memory is lost, but the machine sleeps. */
+	EXPECT_TRUE(machine_sleeps(self));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(*(uint32_t *)g->mem, 0);
 	ASSERT_TRUE(driver(self, "unbind"));
 	ASSERT_TRUE(driver(self, "bind"));
 }

@@ -363,6 +363,7 @@ static inline void close_gpu(struct __test_metadata *_metadata, struct gpu *self
 	for (unsigned int at = DOOR_HOLD; at <= DOOR_FAIL; at += 4)
 		put(self->door, at, 0);
 	put(self->door, DOOR_BACKWARDS, 0);
+	put(self->door, DOOR_BEHIND, 0);
 	EXPECT_EQ(compare(self), 0);
 	/* The driver is idle: no TLB may hold an entry that the page tables no longer have. */
 	put(self->door, DOOR_CHECK, 1);

@@ -69,6 +69,23 @@ void bar_flush(struct gpu *g, bool by_read)
 		access_now(g, 1, g->posted[i].off, g->posted[i].data, g->posted[i].len, true);
 }
 
+/* Writes of one word keep their order: that of the GPU comes after those of BAR 1. */
+void bar_word(struct gpu *g, u64 pdb, u64 va)
+{
+	struct xlat to, x;
+
+	for (u32 i = 0; i < g->nposted; i++) {
+		if (g->posted[i].off % 4096 / 4 != va % 4096 / 4)
+			continue;
+		walk(g, pdb, va, &to);
+		walk(g, bar_pdb(g, 1), g->posted[i].off, &x);
+		if (to.where == VRAM && x.where == VRAM && to.addr / 4 == x.addr / 4) {
+			bar_flush(g, true);
+			return;
+		}
+	}
+}
+
 static bool post(struct gpu *g, u64 off, const void *from, u32 len)
 {
 	if (g->opt.posted == POSTED_NO || len > sizeof(g->posted[0].data) || polled(g, off))

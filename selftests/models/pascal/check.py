@@ -490,6 +490,14 @@ def case_posted_writes(new, random):
         assert d.rd(0x70000) == 0 and there() == by_flush
         d.write(BAR1, 0x10004, b"more")
         assert d.read(BAR1, 0x10004) == b"more" and there()
+        # A semaphore of the GPU comes after a write of the same word through BAR 1, but does not flush other words.
+        d.pte(0, PB + 0x3000, DATA >> 4 | V)
+        at = PB + 0x3008
+        for word in 0x1000c, 0x10008:
+            d.write(BAR1, word, b"old_")
+            d.push(1 << 29 | 4 << 16 | 0x10 >> 2, at >> 32, at & 0xffffffff, 7, 2 | 1 << 24)
+            assert d.vram(DATA + 0xc, size=4) == (b"old_" if word == 0x10008 else bytes(4))
+        assert d.read(BAR1, 0x10008) == struct.pack("<I", 7)
         verdict(d)
 
 
@@ -624,6 +632,20 @@ def case_slow(new, random):
     d.wait(lambda: d.rd(0x100c80) & 1 << 15, "the invalidation does not end")
     assert time.monotonic() >= begin + 0.29, "too soon"
     assert d.gpu("LOAD", VA) == BUSY
+    verdict(d)
+
+
+def case_behind(new, random):
+    """An access starts just after a flush of the TLB of its address space"""
+    d = new()
+    d.pte(0, VA, DATA >> 4 | V)
+    d.knob("BEHIND", 1)
+    assert d.gpu("LOAD", VA) == BUSY
+    d.invalidate(1)
+    d.invalidate(0, PAGE_ALL | ALL_PDB | REPLAY)
+    assert d.status() == BUSY
+    d.invalidate(0)
+    assert d.status() == DONE
     verdict(d)
 
 
@@ -779,7 +801,7 @@ def case_nonsense(new, random):
                 d.gpu(random.choice(["LOAD", "STORE", "ADD", "PREFETCH", "WALK", "NEXT", "VRAM"]), min(random.choice(addresses) + random.choice([0, 4, 4095]), 2**64 - 1),
                       random.choice([0, 4, 4096, 65536, 0xffffffff]), n=random.randrange(8), chid=random.choice([0, 1, 1, 1, 63, 64]))
             elif what == 6:
-                d.knob(random.choice(["HOLD", "RELEASE", "AGAIN", "FAIL", "POSTED", "CHECK", "SLOW", "LATE", "BACKWARDS"]), random.choice([0, 1, 2, 3]))
+                d.knob(random.choice(["HOLD", "RELEASE", "AGAIN", "FAIL", "POSTED", "CHECK", "SLOW", "LATE", "BACKWARDS", "BEHIND"]), random.choice([0, 1, 2, 3]))
             elif what == 7:
                 region, size = random.choice([(BAR1, random.choice([1, 4, 8, 512])), (BAR2, 4), (DOOR, 8), (CONFIG, 4)])
                 offset = random.choice([0, 0x288, 0x28c, 0x10000, 0xffc, 0xfff8])

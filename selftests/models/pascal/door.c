@@ -105,6 +105,19 @@ void door_replay(struct gpu *g)
 			go_on(g, &g->client[i]);
 }
 
+/* Between an invalidation and what the driver does next. */
+void door_invalidated(struct gpu *g, u64 pdb)
+{
+	for (u32 i = 0; i < DOOR_CLIENTS; i++) {
+		struct client *c = &g->client[i];
+
+		if (c->behind && pdb_key(chan_pdb(g, c->chid)) == pdb) {
+			c->behind = false;
+			start(g, c);
+		}
+	}
+}
+
 static struct client *oldest(struct gpu *g)
 {
 	struct client *old = NULL;
@@ -145,6 +158,7 @@ void door_unbind(struct gpu *g, u32 chid)
 
 		if (c->status == DOOR_BUSY && c->chid == chid) {
 			c->since = 0;
+			c->behind = false;
 			c->status = DOOR_FAILED;
 		}
 	}
@@ -154,7 +168,7 @@ void door_reset(struct gpu *g)
 {
 	memset(g->client, 0, sizeof(g->client));
 	g->hold = g->release = g->delay_ms = g->slow_ms = g->late_ms = g->again = g->fail_in = 0;
-	g->backwards = g->gone = false;
+	g->backwards = g->gone = g->behind = false;
 }
 
 /* ---- registers ---- */
@@ -222,6 +236,9 @@ static void set_knob(struct gpu *g, u32 at, u32 val)
 	case DOOR_BACKWARDS:
 		g->backwards = val;
 		break;
+	case DOOR_BEHIND:
+		g->behind = val;
+		break;
 	case DOOR_POSTED:
 		if (val <= POSTED_READ)
 			g->opt.posted = val;
@@ -262,7 +279,12 @@ static void set(struct gpu *g, struct client *c, u32 at, u32 val)
 		break;
 	case DOOR_OP:
 		c->op = val;
-		start(g, c);
+		c->behind = g->behind;
+		g->behind = false;
+		if (c->behind)
+			c->status = DOOR_BUSY;
+		else
+			start(g, c);
 		break;
 	}
 }

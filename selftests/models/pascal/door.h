@@ -30,6 +30,7 @@ enum {
 	DOOR_CHECK = 0x120,	/* written: the driver is idle, so no TLB may have a stale entry */
 	DOOR_GONE = 0x124,	/* written: the device is off the bus, until it is reset */
 	DOOR_BACKWARDS = 0x128,	/* waiting channels continue in reverse order */
+	DOOR_BEHIND = 0x12c,	/* 1: the next operation starts just after the next TLB flush */
 	DOOR_COUNTERS = 0x800,	/* 64 bits each, in the order of DOOR_STATS and DOOR_FAILURES */
 	DOOR_DATA = 0x1000,
 };

@@ -93,6 +93,7 @@ static enum step semaphore(struct gpu *g, u32 chid, u32 op)
 	struct mmu_fault f;
 
 	if ((op & 31) == RELEASE) {
+		bar_word(g, pdb, at);
 		if (!mmu_copy(g, pdb, false, at, w, op & RELEASE_4BYTE ? 4 : 16, WRITE, &f))
 			return host_fault(g, chid, &f, WRITE);
 		return DONE;

@@ -133,7 +133,7 @@ bool mmu_next(struct gpu *g, u64 pdb, u64 *va, struct xlat *x, u32 *steps)
 
 /* ---- TLBs: one of the hub, one of all GPCs ---- */
 
-static u64 pdb_key(u64 pdb)
+u64 pdb_key(u64 pdb)
 {
 	return (pdb & ~0xfffULL) | (pdb & 3);
 }
@@ -493,6 +493,8 @@ static void finish(struct gpu *g)
 
 	g->invalidation.busy = false;
 	drop(g, g->invalidation.pdb, what);
+	if (!(what & REPLAY))
+		door_invalidated(g, g->invalidation.pdb);
 	switch (what & REPLAY) {
 	case REPLAY_START:
 	case REPLAY_START_ACK:

@@ -126,6 +126,7 @@ void mmu_check(struct gpu *g);
 u64 bar_pdb(struct gpu *g, u32 bar);	/* 1 or 2; 0: it is off */
 void bar_access(struct gpu *g, u32 bar, u64 off, void *buf, u32 len, bool write);
 void bar_flush(struct gpu *g, bool by_read);
+void bar_word(struct gpu *g, u64 pdb, u64 va);	/* before the GPU writes this word */
 
 enum posted { POSTED_NO, POSTED_FLUSH, POSTED_READ };	/* what flushes writes to BAR 1 */
 
@@ -162,6 +163,7 @@ struct chan {
 
 u64 chan_inst(struct gpu *g, u32 chid);
 u64 chan_pdb(struct gpu *g, u32 chid);
+u64 pdb_key(u64 pdb);	/* what an invalidation names */
 bool chan_bound(struct gpu *g, u32 chid);
 void fifo_raise(struct gpu *g, u32 bits);
 bool fifo_pending(struct gpu *g);
@@ -193,6 +195,7 @@ struct client {
 	u32 chid, op, len, status;
 	u64 va, done;		/* done: bytes */
 	u64 since;		/* number of the fault that it waits for: oldest is lowest */
+	bool behind;		/* starts after the next invalidation */
 	struct xlat x;		/* what OP_WALK found */
 	u8 data[DOOR_SIZE - DOOR_DATA];
 };
@@ -201,6 +204,7 @@ void door_read(struct gpu *g, u64 off, void *to, u32 len);
 void door_write(struct gpu *g, u64 off, const void *from, u32 len);
 void door_reset(struct gpu *g);
 void door_replay(struct gpu *g);
+void door_invalidated(struct gpu *g, u64 pdb);
 bool door_cancel(struct gpu *g, u32 gpc, u32 client);
 void door_unbind(struct gpu *g, u32 chid);
 bool door_current(struct gpu *g, u32 *chid);	/* the channel of the oldest fault */
@@ -271,7 +275,7 @@ struct gpu {
 	u64 faults_seen;
 	/* knobs of the back door */
 	u32 hold, release, delay_ms, slow_ms, late_ms, again, fail_in;
-	bool backwards, gone;
+	bool backwards, gone, behind;
 };
 
 #endif

@@ -194,6 +194,31 @@ TEST_F(hole, synced)
 	EXPECT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_CPU_FINI, &fini), 0);
 }
 
+TEST_F(hole, unaligned)
+{
+	EXPECT_EQ(svm_init(&self->gpu, (char *)HOLE + PAGE / 2), -1);
+	EXPECT_EQ(errno, EINVAL);
+}
+
+/* Only the first page of a huge page is outside. The GPU must not map the huge page as a whole. */
+TEST_F(hole, inside_huge_page)
+{
+	struct gpu *g = &self->gpu;
+	uint64_t addr;
+	char *mem = mmap(HOLE, HUGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	ASSERT_EQ(mem, HOLE);
+	ASSERT_EQ(madvise(mem, HUGE, MADV_HUGEPAGE), 0);
+	fill(mem, HUGE, 3);
+	ASSERT_EQ(svm_init(g, mem + PAGE), 0);
+	ASSERT_EQ(open_channel(g), 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 3));
+	EXPECT_EQ(walk(g, mem, &addr),
+		  DOOR_VALID | DOOR_SYSTEM | DOOR_NO_ATOMIC | 12 << DOOR_SHIFT);
+}
+
 /* A client also chooses the offset in its buffer, so the sum may be any address. */
 TEST_F(hole, offset)
 {

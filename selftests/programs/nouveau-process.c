@@ -373,7 +373,7 @@ TEST_F(process, faults_late)
 {
 	struct gpu *g = &self->gpu;
 
-	put(g->door, DOOR_LATE, 5);
+	put(g->door, DOOR_LATE, 100);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 	put(g->door, DOOR_LATE, 0);

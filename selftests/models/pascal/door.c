@@ -111,8 +111,7 @@ void door_invalidated(struct gpu *g, u64 pdb)
 	for (u32 i = 0; i < DOOR_CLIENTS; i++) {
 		struct client *c = &g->client[i];
 
-		if (c->behind && c->chid < CHANNELS && chan_bound(g, c->chid) &&
-		    pdb_key(chan_pdb(g, c->chid)) == pdb) {
+		if (c->behind && c->chid < CHANNELS && chan_uses(g, c->chid, pdb)) {
 			c->behind = false;
 			start(g, c);
 		}

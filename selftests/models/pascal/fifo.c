@@ -46,6 +46,11 @@ u64 chan_pdb(struct gpu *g, u32 chid)
 	return vram_read64(g, chan_inst(g, chid) + INST_PDB);
 }
 
+bool chan_uses(struct gpu *g, u32 chid, u64 key)
+{
+	return chan_bound(g, chid) && pdb_key(chan_pdb(g, chid)) == key;
+}
+
 void fifo_raise(struct gpu *g, u32 bits)
 {
 	g->fifo_intr |= bits;

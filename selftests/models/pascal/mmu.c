@@ -262,7 +262,7 @@ static void translate(struct gpu *g, u64 pdb, bool gpc, u64 va, struct xlat *x)
 static bool in_use(struct gpu *g, u64 pdb)
 {
 	for (u32 i = 0; i < CHANNELS; i++)
-		if (chan_bound(g, i) && pdb_key(chan_pdb(g, i)) == pdb)
+		if (chan_uses(g, i, pdb))
 			return true;
 	return pdb_key(bar_pdb(g, 1)) == pdb || pdb_key(bar_pdb(g, 2)) == pdb;
 }

@@ -215,28 +215,40 @@ tests_of() {
 	printf '%s\n' "${found[@]}"
 }
 
+# contents FILE: a file of the series or of this repository, C without its comments
+contents() {
+	local strip=(cat)
+	[[ $1 != *.[ch] ]] || strip=(gcc -fpreprocessed -dD -E -P -w -x c -)
+	if git -C "$tree" cat-file -e "HEAD:${1#tree/}" 2>/dev/null; then
+		git -C "$tree" show "HEAD:${1#tree/}"
+	else # a file that is not in the kernel tree
+		cat "$TOP/${1#tree/}"
+	fi | "${strip[@]}"
+}
+
 # inputs_id SUITE: a hash of everything on which a verdict depends (see usage). The standard input is a mutant, or a line
 # "KERNEL TOPOLOGY ARGUMENTS" for the unmutated kernel. Its verdict depends on the whole series and the whole guest.
 inputs_id() {
 	local input file paths=() words=()
 	input=$(cat)
 	{
-		echo "$input"
 		if [[ $input == *$'\n+++ b/'* ]]; then
+			# Its description, the places of its hunks, and comments beside them do not count.
+			grep -E '^(Suite|Run|Killed-by|Survives|Hangs):|^[-+ ]' <<<"$input" | grep -vE '^ [[:space:]]*(/?\*|//)'
 			read -r -a words < <(sed -n '/^--- /q; s/^Run: *[^ ]* *[^ ]*//p' <<<"$input" | paste -sd ' ')
 			mapfile -t paths < <({
 				sed -n 's,^+++ b/,tree/,p' <<<"$input"
 				cd "$TOP" && tests_of "$1" "${words[@]}"
 			} | sort -u)
+			for file in "${paths[@]}"; do
+				contents "$file"
+			done
 		else
+			echo "$input"
 			git -C "$tree" rev-parse 'HEAD^{tree}'
-			paths=(selftests/{guest,modules,programs} kernel-config "selftests/suites/$1")
+			cd "$TOP" && find selftests/{guest,modules,programs} kernel-config "selftests/suites/$1" -type f -print0 |
+				LC_ALL=C sort -z | xargs -0 sha256sum
 		fi
-		for file in "${paths[@]}"; do
-			# A file that is not in the kernel tree is one of selftests/modules.
-			git -C "$tree" rev-parse -q --verify "HEAD:${file#tree/}" || (cd "$TOP" && find "${file#tree/}" -type f -print0 |
-				LC_ALL=C sort -z | xargs -0 sha256sum)
-		done
 	} | sha256sum | cut -c -16
 }
 

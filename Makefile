@@ -110,7 +110,7 @@ check-scripts: ## check our own files: shellcheck, shfmt, licences, pictures, de
 clean: ## remove build/ and results/ (refused while build/tree has work that is not in patches/)
 	@scripts/clean.sh
 
-distclean: ## also remove the cache: the base, ccache, QEMU 11 and other downloads
+distclean: ## like clean, and also remove the cache: the base, ccache, QEMU 11 and other downloads
 	@scripts/clean.sh --all
 
 help: ## print this list

@@ -93,7 +93,7 @@ check_tree "$dir"
 [ "$(git -C "$dir" rev-parse HEAD)" = "$start" ] || die "$dir: is on another commit than at the beginning: run this again"
 git -C "$dir" diff --name-only --no-renames --diff-filter=A -z "$start" "$commit" >"$tmp/added"
 while IFS= read -r -d '' f; do
-	[ ! -e "$dir/$f" ] || die "$dir: has a file $f, which git does not know and the series add: move it away first"
+	[ ! -e "$dir/$f" ] || die "$dir: has a file $f that git does not track and that the series add: move it away first"
 done <"$tmp/added"
 
 trap '' HUP INT TERM
@@ -101,7 +101,7 @@ undisturbed "$dir" checkout -q --no-track -b "$branch" "$commit" 2>"$tmp/log" ||
 	# If the disk is full, only some files were written.
 	(cd "$dir" && xargs -0 rm -f) <"$tmp/added"
 	undisturbed "$dir" reset -q --hard 2>/dev/null ||
-		die "$dir: git can write neither branch $branch nor what was there before ($(tail -n 1 "$tmp/log")): mend that, then git reset --hard"
+		die "$dir: git can write neither branch $branch nor what was there before ($(tail -n 1 "$tmp/log")): fix that, then git reset --hard"
 	die_unchanged "$EX_USAGE" "git cannot check out branch $branch"
 }
 step "done: ${#patches[@]} commits on branch $branch"

@@ -39,7 +39,7 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 "$TOP/scripts/debian-package.sh" --only "$tmp/out" $suite b4 ||
-	die "b4 0.14 or later cannot be had: set B4 to one"
+	die "cannot get b4 0.14 or later: set B4 to one"
 # PYTHONPATH would be inherited by the programs that b4 starts.
 cat >"$tmp/out/b4" <<'END'
 #!/usr/bin/python3

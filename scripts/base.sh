@@ -41,7 +41,7 @@ import() {
 	step "base: checking and importing $1 (about a minute)"
 	sum=$(sha256sum "$1" | cut -d ' ' -f 1)
 	[ "$sum" = "$sha256" ] ||
-		die "$1: checksum $sum is not the $sha256 of patches/BASE: remove it, or name the right file"
+		die "$1: its checksum is $sum, but patches/BASE has $sha256: remove the file, or name the right one"
 	[ -n "$tmp" ] || tmp=$(mktemp -d "$CACHE/import.XXXXXX")
 	kgit "$tmp" init -q --bare import.git
 	"$TOP/scripts/tar-to-git.py" "$1" "$version" |
@@ -108,7 +108,7 @@ fetch() {
 	{ timeout 60 git ls-remote -q "$url" "refs/tags/$tag" >/dev/null &&
 		GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
 			git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag"; } ||
-		die "no source has the base: is there a network? Else give BASE_TARBALL=file ($package $package_version) or KERNEL_TREE=dir (git tree of v$version)"
+		die "cannot get the base from any source: is there a network? Without one, set BASE_TARBALL=file ($package $package_version) or KERNEL_TREE=dir (git tree of v$version)"
 	kgit "$tmp/import.git" update-ref refs/heads/base "$tag^{commit}"
 	mv "$tmp/import.git" "$CACHE/v$version.git"
 }
@@ -138,7 +138,7 @@ fi
 
 if [ -d "$base/.git" ]; then
 	[ -z "$(kgit "$base" status --porcelain --untracked-files=no)" ] ||
-		die "build/base has been edited, it is the unpatched kernel: undo that (git -C build/base checkout -f)"
+		die "build/base has edits, but it must stay the unpatched kernel: undo them (git -C build/base checkout -f)"
 	if [ "$(kgit "$base" rev-parse HEAD)" != "$commit" ]; then
 		step "base: checking out $commit in build/base"
 		[ "$repo" = "$base" ] || kgit "$base" fetch -q "$repo" "$commit"

@@ -51,7 +51,7 @@ awk '
 	/^# CONFIG_[A-Za-z0-9_]+ is not set$/ { s = $2; v = "n" }
 	/^(CONFIG_|# CONFIG_[A-Za-z0-9_]+ is not set$)/ {
 		f = FILENAME; sub(/.*\//, "", f)
-		if (s in seen) { printf "%s is asked for by %s and by %s\n", s, seen[s], f > "/dev/stderr"; bad = 1 }
+		if (s in seen) { printf "%s is set by %s and by %s\n", s, seen[s], f > "/dev/stderr"; bad = 1 }
 		seen[s] = f
 		printf "%s\t%s\t%s\n", s, v, f
 		next
@@ -59,7 +59,7 @@ awk '
 	/^#/ || /^$/ { next }
 	{ printf "%s:%d: not a config line: %s\n", FILENAME, FNR, $0 > "/dev/stderr"; bad = 1 }
 	END { exit bad }' "${fragments[@]}" >"$tmp/wanted" ||
-	die -c "$EX_CONFIG" "mend the fragments named above"
+	die -c "$EX_CONFIG" "fix the fragments named above"
 
 cat "${fragments[@]}" >"$tmp/all"
 make -s -C "$src" O="$out" KCONFIG_CONFIG="$tmp/config" KCONFIG_ALLCONFIG="$tmp/all" "${make_tools[@]}" allnoconfig >"$tmp/log" 2>&1 || {

@@ -43,7 +43,7 @@ dir=$1 suite=$2 package=$3
 shift 2
 [ ! -e "$dir" ] || die "$dir exists"
 for tool in apt-get dpkg-deb; do
-	command -v $tool >/dev/null || die "no $tool to fetch $package of Debian $suite with"
+	command -v $tool >/dev/null || die "no $tool: it is needed to fetch $package of Debian $suite"
 done
 for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
 	[ ! -e "$keyring" ] || break
@@ -88,7 +88,7 @@ END
 get() {
 	(cd "$apt/cache/archives" && apt-get -c "$apt/apt.conf" -q -y "$@") >"$tmp/log" 2>&1 </dev/null || {
 		sed -n '/^E:/{p;q}' "$tmp/log" >&2
-		die "$package cannot be had from $suite of $(base_field mirror): is there a network?"
+		die "cannot get $package from $suite of $(base_field mirror): is there a network?"
 	}
 }
 step "$package: looking for it in Debian $suite"
@@ -99,7 +99,7 @@ if [ $type = deb-src ]; then
 	(get "${fetch[@]}" "$@") 2>/dev/null || true
 	mkdir "$tmp/out"
 	tar -xf "$apt"/cache/archives/*.orig.tar.* -C "$tmp/out" --strip-components=1 2>"$tmp/log" ||
-		die "no sources of $package in $suite of $(base_field mirror): is there a network?"
+		die "cannot get the source of $package from $suite of $(base_field mirror): is there a network?"
 	mv "$tmp/out" "$dir"
 	exit
 fi

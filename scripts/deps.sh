@@ -33,7 +33,7 @@ list=${1:-$TOP/scripts/packages}
 [ -f "$list" ] || die "no file $list"
 
 [ "$(uname -m)" = x86_64 ] || die "the guest kernel is built natively: an x86_64 machine is needed, this is $(uname -m)"
-command -v dpkg-query >/dev/null || die "not a Debian system: install the like of these yourself: $(sed 's/[[:space:]]*#.*//; /^$/d' "$list" | xargs)"
+command -v dpkg-query >/dev/null || die "not a Debian system: install the equivalents of these packages yourself: $(sed 's/[[:space:]]*#.*//; /^$/d' "$list" | xargs)"
 
 mapfile -t packages < <(sed 's/[[:space:]]*#.*//; /^$/d' "$list")
 [ "${#packages[@]}" -gt 0 ] || exit 0

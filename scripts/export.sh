@@ -11,9 +11,9 @@ usage() {
 usage: export.sh
 
 Writes base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch and lists the
-patches in patches/series. A git note on each commit names its series; it survives
-rebase and amend. A new commit joins the series of the commit before it, unless you
-name another series:
+patches in patches/series. A git note on each commit names its series. The note
+survives rebase and amend. A new commit joins the series of the commit before it,
+unless you name another series:
   git -C build/tree notes --ref=series add -f -m SERIES COMMIT
 Cover letters (0000-cover-letter.patch) do not change.
 END
@@ -59,7 +59,7 @@ for commit in $(kgit "$tree" rev-list --reverse base..HEAD); do
 done
 
 [ -s "$tmp/list" ] || [ ! -s "$PATCHES/series" ] ||
-	die "build/tree has no commits, patches/ has some: run make tree first, or remove the patches yourself"
+	die "build/tree has no commits, but patches/ has patches: run make tree first, or remove them yourself"
 
 # The patches that are in patches/ now, without cover letters.
 (cd "$PATCHES" && find . -mindepth 2 -maxdepth 2 -name '[0-9]*.patch' ! -path './.*/*' ! -name '0000-*' | sed 's,^\./,,' | sort) >"$tmp/present"
@@ -69,7 +69,7 @@ done
 while IFS= read -r p; do
 	cmp -s "$tmp/$p" "$PATCHES/$p" || grep -qF " $(sha256sum <"$PATCHES/$p" | cut -d ' ' -f 1)  $p" "$record" ||
 		{ git -C "$PATCHES" ls-files --error-unmatch "$p" && git -C "$PATCHES" diff --quiet HEAD -- "$p"; } >/dev/null 2>&1 ||
-		die "patches/$p is neither what build/tree has of it nor committed: commit it, or make tree first"
+		die "patches/$p is neither committed nor the file that build/tree was made from: commit it, or run make tree first"
 done <"$tmp/present"
 
 # Write only files that differ, and remove patches that are no longer exported.

@@ -10,10 +10,10 @@ usage() {
 usage: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=name] [BRANCH=name] [REVISION=n] mbox.sh
 
 Writes results/mail/SERIES.mbox for each series, or only for SERIES, from BRANCH of
-your git tree (default: the branch that is checked out). The mails have a cover
-letter, From, To and Cc by get_maintainer, one thread, base-commit, the patch-ids of
-the series before it, and a change-id. REVISION=2 makes it v2. Nothing is sent, and
-your tree is not changed. It refuses (exit 1), unless
+your git tree (default: the branch that is checked out). The mails of a series form
+one thread. They have a cover letter, From, To and Cc by get_maintainer, base-commit,
+the patch-ids of the series before it, and a change-id. REVISION=2 marks them as v2.
+Nothing is sent, and your tree is not changed. The script refuses (exit 1), unless
 
 - SUBMITTER has signed off all patches, and each patch names its author, as after
   `make apply` and
@@ -75,11 +75,11 @@ while read -r id commit; do
 	if [ -z "$p" ]; then
 		subject=$(kgit "$work" log -1 --format=%s "$commit")
 		[ -z "${like[$subject]:-}" ] ||
-			die -c "$EX_FAIL" "${commit:0:12} (\"$subject\") is not what ${like[$subject]} is: what is mailed has to be what was tested (make export, make check)"
+			die -c "$EX_FAIL" "${commit:0:12} (\"$subject\") is not what is in ${like[$subject]}: only what was tested may be mailed (make export, make check)"
 		break
 	fi
 	commits=("$commit" "${commits[@]}") paths=("$p" "${paths[@]}")
-	base=$(kgit "$work" rev-parse -q --verify "$commit^") || die "$dir: nothing is before the patches"
+	base=$(kgit "$work" rev-parse -q --verify "$commit^") || die "$dir: there is no commit before the patches"
 done < <(kgit "$work" -c log.showRoot=false log -p --full-index --no-color --no-ext-diff --no-textconv -n $((${#all[@]} + 1)) "$tip" |
 	kgit "$work" patch-id --stable)
 subject=$(kgit "$work" log -1 --format=%s "$base")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Break N (default 40) random places in the lines that the patches add to each FILE (default mm/hmm.c), and print which test
-notices. SEED (default 1) selects the places. A rule negates a condition or removes a part of it, removes a statement or
+"""Break N (default 40) random places in the lines that the patches add to each FILE (default mm/hmm.c), and print which run
+notices. SEED (default 1) selects the places. A mutant negates a condition or removes a part of it, removes a statement or
 swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. One kernel contains
 all mutants. The boot parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a
 mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
@@ -129,7 +129,7 @@ def sample(name, count, seed):
     tests = git("rev-parse", "HEAD:") + git("-C", TOP, "rev-parse", "HEAD:selftests")
     results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
     if noticed(0, runs, results):
-        parser.error(f"the unmutated kernel fails, mend that first: {noticed(0, runs, results)}")
+        parser.error(f"the unmutated kernel fails, fix that first: {noticed(0, runs, results)}")
     killed = equal = 0
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
         for k, by in zip(chosen, pool.map(lambda k: noticed(k, runs, results), chosen)):

@@ -330,7 +330,7 @@ unmutated_passes() {
 		read -r -a words <<<"$run"
 		n=$((n + 1))
 		dir=$(run_dir "$results/unmutated" "${words[@]:0:3}" "$n")
-		run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, mend that first: $(cat "$dir/conclusion.txt") ($dir)"
+		run_tests "$dir" "${words[@]}" || die "the unmutated kernel fails, fix that first: $(cat "$dir/conclusion.txt") ($dir)"
 		touch "$unmutated/$id"
 		step "unmutated $1 $n/${#runs[@]}, $(time_left "$began" "$n" "${#runs[@]}"): $(cat "$dir/conclusion.txt")"
 	done

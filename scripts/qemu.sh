@@ -56,7 +56,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 "$TOP/scripts/debian-package.sh" "$tmp/qemu" "$suite" qemu-system-x86 ||
-	die "QEMU $least or later cannot be had: set QEMU to a qemu-system-x86_64 of that version"
+	die "cannot get QEMU $least or later: set QEMU to a qemu-system-x86_64 of that version"
 cat >"$tmp/qemu/qemu-system-x86_64" <<'END'
 #!/bin/sh
 root=$(dirname "$0")/root

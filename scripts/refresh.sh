@@ -71,7 +71,7 @@ from_version() { # VERSION [SUITE...]
 	kgit "$tmp" init -q --bare fetched.git
 	{ timeout 60 git ls-remote -q --exit-code "$url" "refs/tags/v$version" >/dev/null 2>&1 &&
 		git -C "$tmp/fetched.git" fetch -q --depth 1 "$url" "refs/tags/v$version:refs/tags/v$version"; } ||
-		die "Linux $version is neither in Debian ($*) nor at $url, as far as they answer"
+		die "Linux $version is neither in Debian ($*) nor at $url, or they do not answer"
 	from_git "$tmp/fetched.git" "v$version"
 }
 if [ -f "$base" ]; then

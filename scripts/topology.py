@@ -209,7 +209,7 @@ class Topology:
         if len(self.verdicts) != len(self.exporters):
             raise Wrong(f"{len(self.verdicts)} verdicts for {len(self.exporters)} exporters")
         if bool(self.exporters) != bool(self.importers):
-            raise Wrong("exporters and importers are of no use without each other")
+            raise Wrong("exporters without importers, or importers without exporters")
         shape = self.keys.get("shape", "direct")
         if self.exporters and (shape == "iova") != self.translates():
             raise Wrong(f"shape={shape}, but {'an' if self.translates() else 'no'} IOMMU translates")

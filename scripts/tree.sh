@@ -19,7 +19,7 @@ END
 no_arguments "$@"
 
 base=$BUILD/base
-[ -d "$base/.git" ] || die "no build/base: run make tree, it begins with scripts/base.sh"
+[ -d "$base/.git" ] || die "no build/base: run make tree, which first runs scripts/base.sh"
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 

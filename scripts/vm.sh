@@ -49,8 +49,8 @@ here, divided by 4 and rounded up. The factor is 10 before the first boot. Limit
 single tests are four times those in their source, which were chosen for hardware.
 
 exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
-5 splat on the console, 6 no test plan or fewer results than planned, 7 the guest died
-without a message, 124 a time limit was reached, 255 the guest panicked.
+5 splat on the console, 6 no test plan or results that do not match it, 7 the guest
+died without a message, 124 a time limit was reached, 255 the guest panicked.
 EOF
 }
 
@@ -313,7 +313,7 @@ say() {
 say "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description"
 
 # Results are written to a temporary folder, which is renamed at the end.
-[ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: has other things in it than results"
+[ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: contains other files than results"
 mkdir -p "$(dirname "$dir")"
 part=$(mktemp -d "$dir.part.XXXXXX")
 pid=

@@ -219,7 +219,7 @@ class Report:
             return
         self.say("## B2: a device and its peer take turns at the same memory")
         self.say()
-        self.say("In a round the peer looks up 512 pages. Then the device looks them up, and migrates those back that have left its memory. "
+        self.say("In a round the peer looks up 512 pages. Then the device looks them up, and migrates back those that have left its memory. "
                  "Each migration copies 4096 bytes.")
         self.say()
         self.say("| case | instructions a round | pages to RAM | pages to the device | spread |")

@@ -42,8 +42,8 @@ You may stop the script at any time. It continues where it stopped, because verd
 are kept in selftests/mutants/verdicts (commit them). A mutant is repeated with FRESH=1,
 or if one of these has changed: the mutant, the files that it breaks, the program run of
 its suite, the programs of the suite and of selftests/programs that its runs name, and
-the programs that those start. If only other patches, models or scripts change, a
-mutant is not repeated. The last line is "N passed, N failed, N skipped" for all mutants.
+the programs that those start. If only comments, other patches, models or scripts
+change, a mutant is not repeated. The last line is "N passed, N failed, N skipped" for all mutants.
 
 exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
 does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
@@ -218,7 +218,8 @@ tests_of() {
 # contents FILE: a file of the series or of this repository, C without its comments
 contents() {
 	local strip=(cat)
-	[[ $1 != *.[ch] ]] || strip=(gcc -fpreprocessed -dD -E -P -w -x c -)
+	# shellcheck disable=SC2016 # Perl expands it
+	[[ $1 != *.[ch] ]] || strip=(perl -0777 -pe 's{("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*}{$1 // ""}gse; s/\s+/ /g')
 	if git -C "$tree" cat-file -e "HEAD:${1#tree/}" 2>/dev/null; then
 		git -C "$tree" show "HEAD:${1#tree/}"
 	else # a file that is not in the kernel tree

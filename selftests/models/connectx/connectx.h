@@ -86,8 +86,8 @@ bool far_read(struct hca *h, u64 iova, void *to, u64 len);
 /*
  * Writes to peers arrive late. They are pushed by a read of a peer or an atomic operation by this
  * device, and by the end of a command or UMR that removed a translation, but by nothing that others
- * do. Otherwise they arrive when POSTED_MS have passed without another write, or when there are more
- * than MAX_POSTED.
+ * do. Otherwise they arrive when POSTED_MS have passed without another write, or when there are
+ * more than MAX_POSTED.
  */
 #define POSTED_MS 50
 #define MAX_POSTED 256

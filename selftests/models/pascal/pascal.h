@@ -165,7 +165,7 @@ u64 chan_inst(struct gpu *g, u32 chid);
 u64 chan_pdb(struct gpu *g, u32 chid);
 u64 pdb_key(u64 pdb);	/* what an invalidation names */
 bool chan_bound(struct gpu *g, u32 chid);
-bool chan_uses(struct gpu *g, u32 chid, u64 key);	/* this page directory, as pdb_key() gives it */
+bool chan_uses(struct gpu *g, u32 chid, u64 key);	/* the page directory with this key */
 void fifo_raise(struct gpu *g, u32 bits);
 bool fifo_pending(struct gpu *g);
 read_fn top_read;

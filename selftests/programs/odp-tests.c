@@ -647,6 +647,9 @@ TEST_F_TIMEOUT(odp, hugetlb_second_page, 300)
 	EXPECT_EQ(present(self, fd, mem, 3 * 512), 2 * 512);
 	EXPECT_EQ(self->pages[2 * 512].how, EDU_HMM_NONE);
 	EXPECT_EQ(self->pages[3 * 512 - 1].how, EDU_HMM_NONE);
+	/* A hole is no small page. */
+	ASSERT_EQ(fault(self, fd, mem, 3 * 512, EDU_HMM_NO_FAULT), 0);
+	EXPECT_COUNTS(fd, 2, 0, 0);
 	for (int i = 0; i < 2; i++) {
 		EXPECT_TRUE(filled(mem + i * HUGE, 0, 5 * PAGE, i));
 		EXPECT_TRUE(filled(mem + i * HUGE + 5 * PAGE, 0, PAGE, i + 10));
@@ -757,6 +760,11 @@ TEST_F_TIMEOUT(odp, xlt_two_chunks, 300)
 	EXPECT_TRUE(filled(self->buf, 0, PAGE, 1025));
 	ASSERT_EQ(dma(fd, mem + 1 * PAGE, self->buf, PAGE, EDU_HMM_NO_FAULT), 0);
 	EXPECT_TRUE(all(self->buf, PAGE, 0));
+	/* Two walks that begin inside the range. */
+	ASSERT_EQ(madvise(mem + 1030 * PAGE, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(fault(self, fd, mem + 600 * PAGE, n - 600, EDU_HMM_WRITE), 0);
+	EXPECT_COUNTS(fd, n, reach ? exported : 0, reach ? 0 : exported);
+	EXPECT_EQ(edu_stats(fd).again, 0);
 	munmap(mem, n * PAGE);
 	EXPECT_COUNTS(fd, 0, reach ? exported : 0, reach ? 0 : exported);
 }

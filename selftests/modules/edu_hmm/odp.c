@@ -189,7 +189,9 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 	struct ib_umem_odp *umem = m->umem;
 	u64 access = flags & EDU_HMM_WRITE ? HMM_PFN_WRITE : 0;
 	u64 fallbacks = atomic64_read(&edu_odp_counted(m)->p2p_fallbacks);
+	unsigned int order = umem->page_shift - PAGE_SHIFT;
 	unsigned long deadline = jiffies + EDU_TIMEOUT;
+	unsigned long want;
 	int ret;
 
 	if ((access && flags & EDU_HMM_DOWNGRADE) || flags & EDU_HMM_ODD)
@@ -208,6 +210,8 @@ static int edu_odp_fault(struct edu_mirror *m, unsigned long first, unsigned lon
 			break;
 	}
 	if (ret >= 0) {
+		want = DIV_ROUND_UP(first + npages, 1UL << order) - (first >> order);
+		WARN(ret != want, "%s: %d pages of %lu\n", m->edu->name, ret, want);
 		ret = edu_odp_enter(m, first, npages, flags);
 	} else {
 		/* Some pages may have been mapped. */

@@ -648,6 +648,7 @@ TEST_F_TIMEOUT(odp, hugetlb_second_page, 300)
 	EXPECT_EQ(self->pages[2 * 512].how, EDU_HMM_NONE);
 	EXPECT_EQ(self->pages[3 * 512 - 1].how, EDU_HMM_NONE);
 	/* A hole is no small page. */
+	ASSERT_EQ(munmap(mem + 2 * HUGE, HUGE), 0);
 	ASSERT_EQ(fault(self, fd, mem, 3 * 512, EDU_HMM_NO_FAULT), 0);
 	EXPECT_COUNTS(fd, 2, 0, 0);
 	for (int i = 0; i < 2; i++) {

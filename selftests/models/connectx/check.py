@@ -434,17 +434,19 @@ def case_posted(new, random):
         data = write()
         while peer[:8] != data:
             time.sleep(0.01)
+        d.command("destroy_mkey", 0x202, mkey_index=key >> 8)
         key = d.mkey(access_mode_1_0=0, length64=1)
-        for _ in range(200):
+        # Only if it is quick enough, the last write is still under way.
+        for tries in range(1, 201):
             begin = time.monotonic()
             assert d.door(2, key, NOWHERE + 0x1000, 8) == DONE
-            if time.monotonic() < begin + 0.02:
+            d.dma_unmap(NOWHERE, 0x2000)
+            if time.monotonic() < begin + 0.04:
                 break
-        d.command("destroy_mkey", 0x202, mkey_index=0x11)
-        d.door(2, key, NOWHERE + 0x1000, 8)
-        d.dma_unmap(NOWHERE, 0x2000)
+            d.dma_map(NOWHERE, 0x2000, fd=fd)
     os.close(fd)
-    verdict(d, 1, violations=1)
+    rc, counters, err = d.end()
+    assert rc == 1 and 0 < counters["violations"] <= tries, err
 
 
 def case_ksm_leads_nowhere(new, random):
@@ -621,7 +623,7 @@ def case_slow(new, random):
         d.write(DOOR, 0x1c, struct.pack("<I", opcode | 300 << 16))
         begin = time.monotonic()
         go()
-        assert not done(), "done at once"
+        assert not done() or time.monotonic() >= begin + 0.299, "done at once"
         while not done():
             assert time.monotonic() < begin + 60, "it does not end"
             time.sleep(0.01)
@@ -675,21 +677,26 @@ def case_endless(new, random):
 
 def case_turns(new, random):
     """A send queue with much work does not keep the guest waiting, and completes all of it"""
-    d = new()
-    keys = d.objects()
-    bytewise, _ = slow_keys(d, keys[0])
-    d.ram[0x200000:0x200800] = b"x" * 0x800
-    wqe = (struct.pack(">IIBxxBI", 8, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x210000, keys[0], 0) +
-           struct.pack(">IIQ", 0x800, bytewise, 0)).ljust(64, b"\0")
-    done = lambda: sum(d.ram[at + 56] == 8 for at in range(0x301000, 0x301200, 64))
-    d.send(0x40, wqe * 8, 0)
-    assert done() < 8, "one doorbell did it all"
-    for _ in range(200):
-        if done() < 8:
-            time.sleep(0.05)
-    assert done() == 8, f"{done()} of 8 WQEs"
-    assert d.ram[0x210000:0x210800] == b"x" * 0x800
-    verdict(d, 0)
+    for _ in range(50):
+        d = new()
+        keys = d.objects()
+        bytewise, _ = slow_keys(d, keys[0])
+        d.ram[0x200000:0x200800] = b"x" * 0x800
+        wqe = (struct.pack(">IIBxxBI", 8, 0x40 << 8 | 3, 0, 8, 0) + struct.pack(">QII", 0x210000, keys[0], 0) +
+               struct.pack(">IIQ", 0x800, bytewise, 0)).ljust(64, b"\0")
+        done = lambda: sum(d.ram[at + 56] == 8 for at in range(0x301000, 0x301200, 64))
+        d.send(0x40, wqe * 8, 0)
+        # On a busy machine this may come too late to see it.
+        early = done() < 8
+        for _ in range(200):
+            if done() < 8:
+                time.sleep(0.05)
+        assert done() == 8, f"{done()} of 8 WQEs"
+        assert d.ram[0x210000:0x210800] == b"x" * 0x800
+        verdict(d, 0)
+        if early:
+            return
+    raise AssertionError("one doorbell did it all")
 
 
 def case_nonsense(new, random):

@@ -618,7 +618,7 @@ def case_slow(new, random):
     d.knob("DELAY", 300)
     begin = time.monotonic()
     d.copy(DATA, DATA + 0x1000, 16, semaphore=1)
-    assert d.semaphore() == 0
+    assert d.semaphore() == 0 or time.monotonic() >= begin + 0.29, "it ends at once"
     d.wait(lambda: d.semaphore() == 1, "the copy does not end")
     assert time.monotonic() >= begin + 0.29, "too soon"
     d.knob("DELAY", 0)
@@ -628,7 +628,7 @@ def case_slow(new, random):
     d.pte(0, VA, 0)
     begin = time.monotonic()
     d.invalidate(0)
-    assert not d.rd(0x100c80) & 1 << 15 and d.gpu("LOAD", VA) == DONE
+    assert not d.rd(0x100c80) & 1 << 15 and d.gpu("LOAD", VA) == DONE or time.monotonic() >= begin + 0.29, "it ends at once"
     d.wait(lambda: d.rd(0x100c80) & 1 << 15, "the invalidation does not end")
     assert time.monotonic() >= begin + 0.29, "too soon"
     assert d.gpu("LOAD", VA) == BUSY
@@ -678,8 +678,9 @@ def case_odd_faults(new, random):
     d = new()
     d.knob("AGAIN", 1)
     d.knob("LATE", 100)
+    begin = time.monotonic()
     assert d.gpu("LOAD", VA) == BUSY and d.rd(0x2a80) == 2
-    assert [d.entry(i)[6] for i in (0, 1)] == [0, 0]
+    assert [d.entry(i)[6] for i in (0, 1)] == [0, 0] or time.monotonic() >= begin + 0.09, "they are valid at once"
     d.wait(lambda: [d.entry(i)[6] for i in (0, 1)] == [1, 1], "the valid bits do not come")
     assert d.entry(0)[:6] == d.entry(1)[:6]
     d.knob("LATE", 0)

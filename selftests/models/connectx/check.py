@@ -524,6 +524,17 @@ def case_unmapped_in_use(new, random):
     verdict(d, 1, violations=1)
 
 
+def case_unmapped_behind_end(new, random):
+    """An MTT behind the end of an mkey is not in use"""
+    d = new()
+    d.dma_map(NOWHERE, 0x2000)
+    d.mkey(access_mode_1_0=1, log_page_size=12, start_addr=0xfff, len=1, ptag=[0x200003, NOWHERE | 3])
+    d.dma_unmap(NOWHERE, 0x1000)
+    d.mkey(access_mode_1_0=1, log_page_size=12, start_addr=0xfff, len=2, ptag=[0x200003, (NOWHERE + 0x1000) | 3])
+    d.dma_unmap(NOWHERE + 0x1000, 0x1000)
+    verdict(d, 1, violations=1)
+
+
 def case_unmapped_after_destroy(new, random):
     """The same in the right order is no violation"""
     d = new()

@@ -189,15 +189,27 @@ static void check_ksms(struct hca *h, u32 index)
 	}
 }
 
+/* A driver may use an mkey again for less memory. No access leads to the MTTs behind its end. */
+static u64 mtts_in_use(const struct mkey *mk)
+{
+	u32 shift = MKC(mk, log_page_size);
+	u64 page = BIT_ULL(shift), start = MLX5_GET64(mkc, mk->mkc, start_addr) & (page - 1);
+
+	if (MKC(mk, length64))
+		return mk->top;
+	return min(mk->top, (start + MLX5_GET64(mkc, mk->mkc, len) + page - 1) >> shift);
+}
+
 u64 mtts_into(struct hca *h, u64 iova, u64 size)
 {
 	struct mkey *mk;
-	u64 n = 0;
+	u64 n = 0, top;
 
 	table_for_each(&h->mkey, m, mk) {
 		if (mode(mk) != MLX5_MKC_ACCESS_MODE_MTT || MKC(mk, free) || !can_fault(mk))
 			continue;
-		for (u64 i = 0; i < mk->top; i++) {
+		top = mtts_in_use(mk);
+		for (u64 i = 0; i < top; i++) {
 			u64 entry = mtt(mk, i);
 
 			n += entry & (MLX5_EN_RD | MLX5_EN_WR) && (entry & ~0xfffULL) - iova < size;

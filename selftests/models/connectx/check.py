@@ -447,6 +447,7 @@ def case_posted(new, random):
     os.close(fd)
     rc, counters, err = d.end()
     assert rc == 1 and 0 < counters["violations"] <= tries, err
+    assert not any(counters[key] for key in ("iommu_faults", "bad_commands", "bad_umrs")), err
 
 
 def case_ksm_leads_nowhere(new, random):

@@ -118,7 +118,7 @@ TEST_F(exec, fence_event)
 	struct gpu *g = &self->gpu;
 
 	ASSERT_EQ(vm_bind(self, HUGE), 0);
-	put(g->door, DOOR_DELAY, 500);
+	put(g->door, DOOR_DELAY, 1000);
 	ASSERT_EQ(exec(self, HUGE, PAGE), 0);
 	EXPECT_EQ(wait_s(self, 8), 0);
 	put(g->door, DOOR_DELAY, 0);

@@ -528,7 +528,7 @@ static void run(struct __test_metadata *_metadata, struct mix *m, int steps)
 		put(m->gpu->door, DOOR_BACKWARDS, rnd(&m->random, 2));
 		put(m->gpu->door, DOOR_AGAIN, rnd(&m->random, 3));
 		put(m->gpu->door, DOOR_SLOW, rnd(&m->random, 2));
-		put(m->gpu->door, DOOR_DELAY, rnd(&m->random, 4) ? 0 : 2);
+		put(m->gpu->door, DOOR_DELAY, rnd(&m->random, 4) ? 0 : 4);
 		bad = act(m);
 		ASSERT_EQ(bad, NULL)
 		TH_LOG("step %d: %s", i, bad);

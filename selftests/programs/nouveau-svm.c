@@ -1180,7 +1180,7 @@ FIXTURE(sleepless)
 FIXTURE_SETUP(sleepless)
 {
 	stay_awake(_metadata, &self->on);
-	put(self->on.gpu.door, DOOR_DELAY, 15500);
+	put(self->on.gpu.door, DOOR_DELAY, 31000);
 }
 
 FIXTURE_TEARDOWN(sleepless)

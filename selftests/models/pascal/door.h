@@ -21,7 +21,7 @@ enum {
 	/* Knobs, in the page of the first client. */
 	DOOR_HOLD = 0x100,	/* 1: copies wait; HOLD_VIRTUAL: those of TTM alone */
 	DOOR_RELEASE = 0x104,	/* this many of them continue */
-	DOOR_DELAY = 0x108,	/* channels begin this many ms late */
+	DOOR_DELAY = 0x108,	/* each push begins this many ms late */
 	DOOR_SLOW = 0x10c,	/* an invalidation takes this many ms */
 	DOOR_LATE = 0x110,	/* the valid bit of a fault comes this many ms later */
 	DOOR_AGAIN = 0x114,	/* each fault is reported this many more times */

@@ -219,10 +219,12 @@ static enum step run(struct gpu *g, u32 chid)
 		put = vram_read(g, userd + GP_PUT);
 		if (c->at >= c->end && get == put)
 			return DONE;
-		if (g->delay_ms && !c->due)
-			c->due = now() + g->delay_ms;
-		if (g->delay_ms && now() < c->due)
-			return WAIT;
+		if (g->delay_ms && c->at >= c->end) {
+			if (!c->due)
+				c->due = now() + g->delay_ms;
+			if (now() < c->due)
+				return WAIT;
+		}
 		s = segment(g, chid);
 		if (s != DONE)
 			return s;

@@ -2,6 +2,7 @@
 """door.py DEVICE [TEST...]: accesses memory regions as a remote peer would, by the back door of the model. Prints KTAP."""
 
 import ctypes
+import errno
 import fcntl
 import json
 import mmap
@@ -68,7 +69,7 @@ class Verbs:
         return self.lib.ibv_dereg_mr(ctypes.c_void_p(mr))
 
     def rkey(self, mr):
-        """Returns the last field of struct ibv_mr."""
+        """Returns the last field of struct ibv_mr. In mlx5 it is also the lkey."""
         return ctypes.c_uint32.from_address(mr + 40).value
 
 
@@ -794,6 +795,22 @@ class Tests:
         assert m[:] == b"x" * 64 + data[64:]
         mr.close()
 
+    def prefetch_error(self, lkey, a=0):
+        try:
+            self.pd.advise_mr(PREFETCH, FLUSH, [SGE(a, PAGE, lkey)])
+        except PyverbsError as error:
+            return error.error_code
+        return 0
+
+    def test_prefetch_wrong_key(self):
+        """The lkey has the index of a region, but another low byte."""
+        m, a = self.memory(1)
+        mr = self.odp(a, PAGE)
+        error = self.prefetch_error(mr.lkey ^ 1, a)
+        assert error == errno.ENOENT, f"error {error}"
+        assert self.prefetch_error(mr.lkey, a) == 0
+        mr.close()
+
     def test_prefetch_dereg(self):
         """The region is deregistered during a prefetch."""
         n = 64
@@ -905,10 +922,13 @@ class Tests:
                 self.door.go(READ, rkey, a + PAGE, 64)
                 time.sleep(1)
                 faults = self.faults(before)
+                error = self.prefetch_error(rkey)
             thread.join()
             second.end()
             assert self.door.end() == FAILED
             assert faults <= 8, f"{faults} faults of one page"
+            # The region is in another protection domain: EPERM if the driver still finds it.
+            assert error == errno.ENOENT, f"error {error} of a prefetch"
 
     def test_neighbour_gone(self):
         """A page is dropped while the driver waits for another page of the same fault. Then the page beside it is mapped."""

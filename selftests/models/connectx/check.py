@@ -547,11 +547,18 @@ def case_unmapped_after_destroy(new, random):
 
 
 def case_ats(new, random):
-    """A translation is requested once, and again after an invalidation, but not if the mkey has no ATS or ATS is not enabled"""
+    """A translation is requested once, and again after an invalidation, but not if the mkey has no ATS or ATS is not enabled.
+    An adapter without ATS refuses an mkey with ATS"""
     d = new(ats=True)
     d.dma_map(NOWHERE, 0x1000, offset=0x200000)
     mkc = {"access_mode_1_0": 1, "log_page_size": 12, "len": 0x1000, "ma_translation_mode": 1, "ptag": [NOWHERE | 3, 0]}
     key, plain = d.mkey(**mkc), d.mkey(**{**mkc, "ma_translation_mode": 0})
+    try:
+        new().mkey(**mkc)
+    except AssertionError:
+        pass
+    else:
+        raise AssertionError("an adapter without ATS accepts an mkey with ATS")
 
     def read(key, offset):
         d.ram[offset:offset + 8] = struct.pack("<Q", offset)

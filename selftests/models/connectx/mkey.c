@@ -312,7 +312,7 @@ u8 create_mkey(struct hca *h, struct cmd_io *io)
 	/* UMR writes units of 64 bytes. */
 	mk->xlt_size = mode(mk) == MLX5_MKC_ACCESS_MODE_PA ? 0 : (octwords * 16 + 63) & ~63ULL;
 	if (mk->xlt_size > MAX_XLT || mk->xlt_size > MAX_XLT_ALL - h->xlt_total ||
-	    given > mk->xlt_size || given > io->inlen - at) {
+	    given > mk->xlt_size || given > io->inlen - at || (mkey_ats(mk) && !h->ats)) {
 		free(mk);
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	}

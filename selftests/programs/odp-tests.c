@@ -1049,6 +1049,7 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	struct uffdio_zeropage zero = {};
 	struct worker w = { .work = do_fault_all, .fd = self->imp[0], .npages = n };
 	char *mem = w.mem = anon(n * PAGE);
+	struct hmm_dmirror_p2p_stats before;
 	struct uffd_msg msg;
 	int uffd;
 
@@ -1086,6 +1087,21 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	EXPECT_TRUE(is_ram(self->pages + 8, mem + 8 * PAGE));
 	EXPECT_EQ(self->pages[9].how, self->how[0]);
 	EXPECT_TRUE(all(mem + 3 * PAGE, PAGE, 0));
+
+	/* Pages before the first one that went are not looked up again. The range begins inside. */
+	ASSERT_EQ(madvise(mem + slow * PAGE, PAGE, MADV_DONTNEED), 0);
+	w.mem += 4 * PAGE;
+	w.npages -= 4;
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(pthread_create(&w.thread, NULL, once, &w), 0);
+	ASSERT_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+	ASSERT_EQ(madvise(mem + 20 * PAGE, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(call(uffd, UFFDIO_ZEROPAGE, &zero), 0);
+	pthread_join(w.thread, NULL);
+	EXPECT_EQ(w.error, 0);
+	EXPECT_EQ(edu_stats(w.fd).npages, n);
+	EXPECT_EQ(exp_stats(self->exp[0]).op_calls - before.op_calls,
+		  reachable(self->how[0]) ? exported - 1 : 0);
 	close(uffd);
 	munmap(mem, n * PAGE);
 }

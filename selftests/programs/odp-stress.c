@@ -126,6 +126,38 @@ TEST_F_TIMEOUT(odp, fault_and_drop, 36000)
 	EXPECT_COUNTS(like.fd, 0, 0, 0);
 }
 
+/*
+ * The last page is dropped all the time while all parts of a range are looked up without faults.
+ * This is no reason to look pages up until the retry limit is reached.
+ */
+TEST_F_TIMEOUT(odp, snapshot_and_drop, 600)
+{
+	static void (*const work[])(struct worker *w) = { do_drop_some };
+	const int n = 1200;
+	char *mem = anon(n * PAGE);
+	atomic_bool stop = false;
+	struct worker dropper, like = {
+		.self = self, .mem = mem + (n - 1) * PAGE, .npages = 1, .stop = &stop,
+	};
+	int fd = self->imp[0], looks = 0, ret = 0;
+
+	ASSERT_NE(mem, NULL);
+	fill(mem, n * PAGE, 1);
+	ASSERT_GT(reg(fd, mem, n), 0);
+	ASSERT_TRUE(start_workers(&dropper, &like, work, 1));
+	for (; !ret && dropper.rounds < 5000; looks++)
+		ret = fault(self, fd, mem, n, EDU_HMM_NO_FAULT);
+	stop = true;
+	pthread_join(dropper.thread, NULL);
+	EXPECT_EQ(dropper.line, 0);
+	TH_LOG("%u drops during %d looks", dropper.rounds, looks);
+	EXPECT_EQ(ret, 0);
+	EXPECT_EQ(edu_stats(fd).again, 0);
+	ASSERT_EQ(fault(self, fd, mem, n, EDU_HMM_NO_FAULT), 0);
+	EXPECT_COUNTS(fd, n - 1, 0, 0);
+	munmap(mem, n * PAGE);
+}
+
 /* All operations at the same time on one range. */
 TEST_F_TIMEOUT(odp, stress, 36000)
 {

@@ -145,7 +145,8 @@ TEST_F_TIMEOUT(odp, snapshot_and_drop, 600)
 	fill(mem, n * PAGE, 1);
 	ASSERT_GT(reg(fd, mem, n), 0);
 	ASSERT_TRUE(start_workers(&dropper, &like, work, 1));
-	for (; !ret && (looks < 200 || dropper.rounds < 5000); looks++)
+	for (time_t end = time(NULL) + 20;
+	     !ret && (looks < 200 || dropper.rounds < 5000) && time(NULL) < end; looks++)
 		ret = fault(self, fd, mem, n, EDU_HMM_NO_FAULT);
 	stop = true;
 	pthread_join(dropper.thread, NULL);

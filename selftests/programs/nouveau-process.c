@@ -342,6 +342,41 @@ TEST_F(process, killed_in_fault)
 	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 }
 
+/* The same, but only the process itself has its userfaultfd. Nobody else can end the fault. */
+TEST_F(process, killed_pager)
+{
+	struct gpu *g = &self->gpu, other;
+	int there[2], status = 0;
+	struct uffd_msg m;
+	struct pager p;
+	pid_t child, ended = 0;
+	char *mem;
+
+	ASSERT_EQ(pipe(there), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		mem = map(PAGE, MADV_NOHUGEPAGE);
+		if (munmap(HOLE, HOLE_SIZE) || mem == MAP_FAILED ||
+		    !userfault(&p, mem, PAGE, PAGE, NULL) || !open_gpu(&other))
+			_exit(1);
+		begin(&other, DOOR_LOAD, mem, 4);
+		if (read(p.fd, &m, sizeof(m)) != sizeof(m) || write(there[1], "", 1) != 1)
+			_exit(2);
+		pause();
+	}
+	ASSERT_EQ(read(there[0], &status, 1), 1);
+	ASSERT_EQ(kill(child, SIGKILL), 0);
+	for (int i = 0; i < 100 && !ended; i++) {
+		pause_ms(100);
+		ended = waitpid(child, &status, WNOHANG);
+	}
+	ASSERT_EQ(ended, child);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
+}
+
 /* ---- faults ---- */
 
 /* More faults than the buffer has room for. None is forgotten. */

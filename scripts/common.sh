@@ -74,6 +74,11 @@ series_patches() {
 	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
 }
 
+# series_names: the series, in the order of patches/series
+series_names() {
+	series_patches | cut -d / -f 1 | uniq
+}
+
 # base_field KEY: the value of KEY in patches/BASE.
 base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"
@@ -109,28 +114,28 @@ tree_version() {
 # shellcheck disable=SC2034
 make_tools=(CC="$TOP/scripts/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
-# version_does VERSION: is it the version of the base, or a later one of the same cycle? For 7.3-rc7 also 7.3-rc8, 7.3 and
-# 7.3.1, but not 7.3-rc6.
+# base_release: the release of the base without the number of the stable release: 7.3 for 7.3.4
+base_release() {
+	base_field version | grep -o '^[0-9]*[.][0-9]*'
+}
+
+# version_does VERSION: is it a release that the patches are for? If the base is 7.3.4, that is 7.3 or any 7.3.N. Trees of
+# maintainers have 7.3.
 version_does() {
-	local base
-	base=$(base_field version)
-	case $1 in
-	"${base%-rc*}"-rc*) [ "${1##*-rc}" -ge "${base##*-rc}" ] 2>/dev/null ;;
-	"${base%-rc*}" | "${base%-rc*}".*) ;;
-	*) false ;;
-	esac
+	local release
+	release=$(base_release)
+	[[ $1 == "$release" || $1 == "$release".* ]]
 }
 
 # check_tree DIR: exit with a message unless DIR is a clean git tree with a version of version_does(), and no rebase, merge or
 # the like has begun there.
 check_tree() {
-	local top version base
-	base=$(base_field version)
+	local top version
 	[ -d "$1" ] || die "$1: no such directory"
 	top=$(git -C "$1" rev-parse --show-toplevel 2>/dev/null) || die "$1: not a git tree (or not yours: git config safe.directory)"
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
-	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
+	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
 	# Before the look for changes, because a conflict leaves changes.
 	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD sequencer BISECT_LOG; do
 		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] ||

@@ -85,7 +85,7 @@ done < <(kgit "$work" -c log.showRoot=false log -p --full-index --no-color --no-
 subject=$(kgit "$work" log -1 --format=%s "$base")
 [ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), at the end of ${BRANCH:-what is checked out}, is no patch of patches/: make apply first"
 version=$(tree_version "$work" "$base")
-version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_field version) or a later one"
+version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
 [ -n "$(git -C "$dir" for-each-ref --count=1 --contains "$base" 'refs/tags/v[0-9]*' refs/remotes)" ] ||
 	die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), on which the patches are, is in no tag v* and no remote branch: nobody else has it"
 

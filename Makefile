@@ -55,7 +55,7 @@ soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpat
 boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"
 
-apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
+apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES="1-hmm-p2p 1-rdma-fixes"] [BRANCH=hmm-p2p]
 	@scripts/apply.sh
 
 mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]

@@ -79,6 +79,16 @@ series_names() {
 	series_patches | cut -d / -f 1 | uniq
 }
 
+# with_needs SERIES...: these series and those that they need, in the order of patches/series. A series needs only earlier ones, so
+# one pass from the end finds all of them.
+with_needs() {
+	series_names | tac | awk -F '[ \t]*[|][ \t]*' -v wanted="$*" '
+		function want(words, i, n, word) { n = split(words, word, /[ ,]+/); for (i = 1; i <= n; i++) wants[word[i]] }
+		BEGIN { want(wanted) }
+		FILENAME != "-" { needs[$1] = $2; next }
+		$1 in wants { print; want(needs[$1]) }' "$PATCHES/needs" - | tac
+}
+
 # base_field KEY: the value of KEY in patches/BASE.
 base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"

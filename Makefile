@@ -15,7 +15,7 @@ unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export series-page boot kernels topology report check-scripts clean distclean help deps base
 .PHONY: kernel-core kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 all: kernel-core ## build the kernel, boot six topologies, print how device memory was reached
@@ -69,6 +69,10 @@ tree: base ## make build/tree: the base with the series, one commit per patch
 
 export: ## write the commits of build/tree back to patches/
 	@scripts/export.sh
+	@scripts/series-page.py
+
+series-page: ## write the table and the picture of patches/README.md (needs graphviz)
+	@scripts/series-page.py
 
 kernels: kernel-normal kernel-debug ## build the kernels of make test
 

@@ -68,6 +68,9 @@ took() {
 }
 
 PATCHES=${PATCHES:-$TOP/patches}
+# The series that is the feature: with the base it is a kernel of its own.
+# shellcheck disable=SC2034
+feature=1-hmm-p2p
 
 # series_patches: the paths that patches/series lists.
 series_patches() {

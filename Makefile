@@ -16,15 +16,15 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export series-page boot kernels topology report check-scripts clean distclean help deps base
-.PHONY: kernel-core kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
+.PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
-all: kernel-core ## build the kernel, boot six topologies, print how device memory was reached
+all: kernel-feature ## build the base with 1-hmm-p2p, boot six topologies, print how device memory was reached
 	@scripts/run.sh
 
 demo: kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
 	@scripts/run.sh demo
 
-test: kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
+test: kernel-feature kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 check: tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
@@ -74,11 +74,11 @@ export: ## write the commits of build/tree back to patches/
 series-page: ## write the table and the picture of patches/README.md (needs graphviz)
 	@scripts/series-page.py
 
-kernels: kernel-normal kernel-debug ## build the kernels of make test
+kernels: kernel-feature kernel-normal kernel-debug ## build the kernels of make test
 
-# The part of the kernel normal that `make` boots.
-kernel-core: tree
-	@scripts/kernel.sh core normal
+# The base and 1-hmm-p2p alone.
+kernel-feature: tree
+	@scripts/kernel.sh build feature
 
 kernel-normal: tree
 	@scripts/kernel.sh build normal

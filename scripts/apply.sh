@@ -89,7 +89,7 @@ merge=--no-3way
 	# needs the present files in the worktree.
 	undisturbed "$worktree" apply --cached "${all[@]}" 2>/dev/null || true
 	undisturbed "$worktree" read-tree HEAD
-	mapfile -d '' files < <(git apply --numstat -z "${patches[@]}" | cut -z -f 3)
+	mapfile -d '' files < <(git -C "$worktree" apply --numstat -z "${patches[@]}" | cut -z -f 3)
 	undisturbed "$worktree" checkout-index -q -u -- "${files[@]}" 2>/dev/null || true
 	merge=--3way
 }

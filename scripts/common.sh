@@ -255,7 +255,7 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

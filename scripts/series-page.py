@@ -18,7 +18,7 @@ from pathlib import Path
 
 from topology import FAIL, FONT, INK, LINE, PAPER, TOP, USAGE, digest, draw
 
-PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
+PATCHES = Path(os.environ.get("PATCHES", TOP / "patches")).resolve()
 PAGE, PICTURE = PATCHES / "README.md", PATCHES / "series.svg"
 BEGIN, END = "<!-- series-page.py: begin -->\n", "<!-- series-page.py: end -->\n"
 FILL = {"needed": "#ddf4ff", "fix": "#f6f8fa", "optional": "#fff8c5", "held": "#ffebe9"}
@@ -50,11 +50,11 @@ def series():
             raise KeyError(name)
         need, kind, what = needs[name]
         added = dict.fromkeys(("code", "documentation", "tests"), 0)
-        # One patch at a time: for several, git adds up the numbers of a file.
-        for path in paths:
-            for line in subprocess.run(["git", "apply", "--numstat", path], capture_output=True, text=True, check=True).stdout.splitlines():
-                number, _, file = line.split("\t")
-                added[part(file)] += int(number)
+        # In / because in a folder of a repository git leaves out files that are not below it.
+        stat = subprocess.run(["git", "apply", "--numstat", *paths], cwd="/", capture_output=True, text=True, check=True).stdout
+        for line in stat.splitlines():
+            number, _, file = line.split("\t")
+            added[part(file)] += int(number)
         yield name, trees[name], need.replace(",", " ").split() if need != "-" else [], kind, what, len(paths), added
 
 

@@ -9,9 +9,9 @@ usage() {
 usage: KERNEL_TREE=dir [SERIES="name ..."] [BRANCH=hmm-p2p] apply.sh
 
 Applies all series, or only SERIES and the series that it needs (patches/needs),
-with git am to a new branch of your git tree. The branch starts at HEAD. The tree must be clean. It must
-be the release of the base (patches/BASE) or any stable release of it: if the base
-is 7.3.4, then 7.3, 7.3.1 and so on.
+with git am to a new branch of your git tree. The branch starts at HEAD. The tree
+must be clean. It must be the release of the base (patches/BASE) or any stable
+release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
 
 git am runs in a temporary worktree. At the end the new branch is checked out in
 your tree, in one step that an interrupt does not stop. Until then your tree does

@@ -15,16 +15,16 @@ unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export boot kernels topology report check-scripts clean distclean help deps base
-.PHONY: kernel-core kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export series-page boot kernels topology report check-scripts clean distclean help deps base
+.PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
-all: kernel-core ## build the kernel, boot six topologies, print how device memory was reached
+all: kernel-feature ## build the base with 1-hmm-p2p, boot six topologies, print how device memory was reached
 	@scripts/run.sh
 
 demo: kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
 	@scripts/run.sh demo
 
-test: kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
+test: kernel-feature kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 check: tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
@@ -55,7 +55,7 @@ soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpat
 boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"
 
-apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES=2-hmm-p2p] [BRANCH=hmm-p2p]
+apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES="1-hmm-p2p 1-rdma-fixes"] [BRANCH=hmm-p2p]
 	@scripts/apply.sh
 
 mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
@@ -69,12 +69,16 @@ tree: base ## make build/tree: the base with the series, one commit per patch
 
 export: ## write the commits of build/tree back to patches/
 	@scripts/export.sh
+	@scripts/series-page.py
 
-kernels: kernel-normal kernel-debug ## build the kernels of make test
+series-page: ## write the table and the picture of patches/README.md (needs graphviz)
+	@scripts/series-page.py
 
-# The part of the kernel normal that `make` boots.
-kernel-core: tree
-	@scripts/kernel.sh core normal
+kernels: kernel-feature kernel-normal kernel-debug ## build the kernels of make test
+
+# The base and 1-hmm-p2p alone.
+kernel-feature: tree
+	@scripts/kernel.sh build feature
 
 kernel-normal: tree
 	@scripts/kernel.sh build normal

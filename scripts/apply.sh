@@ -6,12 +6,12 @@ set -euo pipefail
 
 usage() {
 	cat <<'END'
-usage: KERNEL_TREE=dir [SERIES=name] [BRANCH=hmm-p2p] apply.sh
+usage: KERNEL_TREE=dir [SERIES="name ..."] [BRANCH=hmm-p2p] apply.sh
 
-Applies all series, or only SERIES (for example 2-hmm-p2p), with git am to a new
-branch of your git tree. The branch starts at HEAD. The tree must be clean. Its
-version must be that of the base (patches/BASE) or a later one of the same release,
-for example 7.3.4 if the base is 7.3-rc7.
+Applies all series, or only SERIES and the series that it needs (patches/needs),
+with git am to a new branch of your git tree. The branch starts at HEAD. The tree
+must be clean. It must be the release of the base (patches/BASE) or any stable
+release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
 
 git am runs in a temporary worktree. At the end the new branch is checked out in
 your tree, in one step that an interrupt does not stop. Until then your tree does
@@ -23,6 +23,8 @@ they are for your own commits, and these patches have no Signed-off-by.
 
 After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
 shows it, and "git worktree remove --force PATH" removes it.
+If only some series are applied, the context of a patch may differ from that of
+your tree, because it has changes of another series. git am then merges (--3way).
 END
 }
 no_arguments "$@"
@@ -38,13 +40,18 @@ git check-ref-format --branch "$branch" >/dev/null 2>&1 || die "BRANCH=$branch: 
 git -C "$dir" var GIT_COMMITTER_IDENT >/dev/null 2>&1 ||
 	die "$dir: git does not know who you are: set user.name and user.email"
 
-patches=()
+names=$(series_names | xargs)
+for s in ${SERIES:-}; do
+	[[ " $names " == *" $s "* ]] || die "SERIES=$SERIES: no series $s; there are: $names"
+done
+[ -z "${SERIES:-}" ] || names=$(with_needs "$SERIES" | xargs)
+patches=() all=()
 while IFS= read -r p; do
-	[ -z "${SERIES:-}" ] || [ "${p%%/*}" = "$SERIES" ] || continue
 	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
-	patches+=("$PATCHES/$p")
+	all+=("$PATCHES/$p")
+	[[ " $names " != *" ${p%%/*} "* ]] || patches+=("$PATCHES/$p")
 done < <(series_patches)
-[ "${#patches[@]}" -gt 0 ] || die "SERIES=${SERIES:-}: no such series; there are: $(cut -d / -f 1 "$PATCHES/series" | uniq | xargs)"
+[ "${#patches[@]}" -gt 0 ] || die "patches/series lists nothing"
 
 # undisturbed ARG...: git in a tree of the user, without hooks and without background processes. It runs in a session of its
 # own, because an interrupt could leave a lock file behind.
@@ -71,13 +78,23 @@ cleanup() {
 trap cleanup EXIT
 
 start=$(git -C "$dir" rev-parse HEAD)
-step "applying ${#patches[@]} patches on branch $branch of $dir"
+step "applying ${#patches[@]} patches on branch $branch of $dir: $names"
 # No files are checked out. git am takes those that it needs from the index.
 {
 	undisturbed "$dir" worktree add -q --detach --no-checkout "$worktree" "$start" && undisturbed "$worktree" read-tree HEAD
 } >"$tmp/log" 2>&1 || die_unchanged "$EX_USAGE" "git cannot make a temporary worktree"
+merge=--no-3way
+[ "${#patches[@]}" -eq "${#all[@]}" ] || {
+	# A merge needs the files that the patches were made for. They become objects of the tree when all patches are applied. It also
+	# needs the present files in the worktree.
+	undisturbed "$worktree" apply --cached "${all[@]}" 2>/dev/null || true
+	undisturbed "$worktree" read-tree HEAD
+	mapfile -d '' files < <(git -C "$worktree" apply --numstat -z "${patches[@]}" | cut -z -f 3)
+	undisturbed "$worktree" checkout-index -q -u -- "${files[@]}" 2>/dev/null || true
+	merge=--3way
+}
 # LC_ALL: die_unchanged looks for English messages.
-LC_ALL=C undisturbed "$worktree" am -q --no-3way --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$tmp/log" 2>&1 || {
+LC_ALL=C undisturbed "$worktree" am -q $merge --keep-non-patch --no-scissors --no-keep-cr "${patches[@]}" >"$tmp/log" 2>&1 || {
 	n=$(cat "$(git -C "$worktree" rev-parse --git-path rebase-apply/next)" 2>/dev/null || echo 1)
 	p=${patches[n - 1]}
 	# Even if the patch applies, the commit can fail: the key does not sign, the disk is full.

@@ -10,8 +10,8 @@ usage: check-scripts.sh [FILE...]
 Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
 files. Then checks that each script and source has its licence line, that kernel
 configuration fragments and package lists are sorted, that the pictures of the
-topologies are up to date, and that the documentation names no check, suite, mutant,
-topology or file that does not exist.
+topologies and the page of the series (patches/README.md) are up to date, and that the
+documentation names no check, suite, mutant, topology or file that does not exist.
 END
 	exit 0
 }
@@ -38,6 +38,7 @@ for f in kernel-config/*.config; do
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/topology.py --check || rc=$EX_FAIL
+scripts/series-page.py --check || rc=$EX_FAIL
 # The licence line of each script and source.
 git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
 	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|js|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |

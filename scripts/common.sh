@@ -68,10 +68,28 @@ took() {
 }
 
 PATCHES=${PATCHES:-$TOP/patches}
+# The series that is the feature: with the base it is a kernel of its own.
+# shellcheck disable=SC2034
+feature=1-hmm-p2p
 
 # series_patches: the paths that patches/series lists.
 series_patches() {
 	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
+}
+
+# series_names: the series, in the order of patches/series
+series_names() {
+	series_patches | cut -d / -f 1 | uniq
+}
+
+# with_needs SERIES...: these series and those that they need, in the order of patches/series. A series needs only earlier ones, so
+# one pass from the end finds all of them.
+with_needs() {
+	series_names | tac | awk -F '[ \t]*[|][ \t]*' -v wanted="$*" '
+		function want(words, i, n, word) { n = split(words, word, /[ ,]+/); for (i = 1; i <= n; i++) wants[word[i]] }
+		BEGIN { want(wanted) }
+		FILENAME != "-" { needs[$1] = $2; next }
+		$1 in wants { print; want(needs[$1]) }' "$PATCHES/needs" - | tac
 }
 
 # base_field KEY: the value of KEY in patches/BASE.
@@ -109,28 +127,28 @@ tree_version() {
 # shellcheck disable=SC2034
 make_tools=(CC="$TOP/scripts/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
-# version_does VERSION: is it the version of the base, or a later one of the same cycle? For 7.3-rc7 also 7.3-rc8, 7.3 and
-# 7.3.1, but not 7.3-rc6.
+# base_release: the release of the base without the number of the stable release: 7.3 for 7.3.4
+base_release() {
+	base_field version | grep -o '^[0-9]*[.][0-9]*'
+}
+
+# version_does VERSION: is it a release that the patches are for? If the base is 7.3.4, that is 7.3 or any 7.3.N. Trees of
+# maintainers have 7.3.
 version_does() {
-	local base
-	base=$(base_field version)
-	case $1 in
-	"${base%-rc*}"-rc*) [ "${1##*-rc}" -ge "${base##*-rc}" ] 2>/dev/null ;;
-	"${base%-rc*}" | "${base%-rc*}".*) ;;
-	*) false ;;
-	esac
+	local release
+	release=$(base_release)
+	[[ $1 == "$release" || $1 == "$release".* ]]
 }
 
 # check_tree DIR: exit with a message unless DIR is a clean git tree with a version of version_does(), and no rebase, merge or
 # the like has begun there.
 check_tree() {
-	local top version base
-	base=$(base_field version)
+	local top version
 	[ -d "$1" ] || die "$1: no such directory"
 	top=$(git -C "$1" rev-parse --show-toplevel 2>/dev/null) || die "$1: not a git tree (or not yours: git config safe.directory)"
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
-	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $base or a later ${base%-rc*}"
+	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
 	# Before the look for changes, because a conflict leaves changes.
 	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD sequencer BISECT_LOG; do
 		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] ||
@@ -237,7 +255,7 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

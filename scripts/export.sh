@@ -15,6 +15,8 @@ patches in patches/series. A git note on each commit names its series. The note
 survives rebase and amend. A new commit joins the series of the commit before it,
 unless you name another series:
   git -C build/tree notes --ref=series add -f -m SERIES COMMIT
+The series have the order of the commits. The commits of one series must not have
+one of another series between them.
 Cover letters (0000-cover-letter.patch) do not change.
 END
 }
@@ -38,11 +40,11 @@ kgit "$tree" rev-parse base >"$tmp/record"
 series='' n=0
 for commit in $(kgit "$tree" rev-list --reverse base..HEAD); do
 	s=$(kgit "$tree" notes --ref=series show "$commit" 2>/dev/null || echo "$series")
-	[ -n "$s" ] || s=$(cd "$PATCHES" && for d in [0-9]*/; do echo "${d%/}" && break; done)
-	[ -d "$PATCHES/$s" ] || die "commit ${commit:0:12} belongs to series '$s', but there is no patches/$s"
+	[ -n "$s" ] || s=$(series_names | sed '1!d')
+	{ [ -n "$s" ] && [ -d "$PATCHES/$s" ]; } || die "commit ${commit:0:12} belongs to series '$s', but there is no patches/$s"
 	if [ "$s" != "$series" ]; then
-		[[ $series < $s ]] ||
-			die "commit ${commit:0:12} of series $s comes after one of $series: reorder (git rebase -i), or give it another note, see --help"
+		! grep -q "^$s/" "$tmp/list" ||
+			die "commit ${commit:0:12} of series $s comes after one of $series, but $s began before it: reorder (git rebase -i), or give it another note, see --help"
 		series=$s n=0
 	fi
 	n=$((n + 1))

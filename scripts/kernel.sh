@@ -7,16 +7,16 @@ set -euo pipefail
 usage() {
 	cat <<'END'
 usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
-       kernel.sh core KERNEL...
        kernel.sh again KERNEL DIR FILE...
 
 build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}, with
 the drivers of selftests/modules. It builds nothing if source, configuration and
 compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
-source of the kernel "unpatched" is build/base. The source of the others is
-build/tree as it is, with changes that are not committed.
-core: builds only bzImage and test_hmm, which is all that `make` boots. A later
-"build" continues from there.
+source of the kernel "unpatched" is build/base. The source of "feature" is
+build/feature, a clone of build/tree at the tag series/1-hmm-p2p, that is the base
+and this series. Of its modules only test_hmm is built: the other tests and drivers
+need more patches. The source of the others is build/tree as it is, with changes that
+are not committed.
 again: for mutants.sh. The FILEs of the source tree (none: selftests/modules) were
 edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
 the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
@@ -28,12 +28,12 @@ mm_programs=(hmm-tests)
 mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
 # Folders of tools/testing/selftests whose scripts the guest runs. The scripts of rdma source the helpers of the other one.
 script_folders=(rdma kselftest)
-# The modules that "core" builds, the same as in selftests/suites/table/manifest.
-core_modules=(lib/test_hmm.ko)
+# The only modules of the kernel "feature", the same as in selftests/suites/{table,hmm}/manifest.
+feature_modules=(lib/test_hmm.ko)
 
 verb=${1:-}
 case $verb in
-build | core) [ $# -ge 2 ] || {
+build) [ $# -ge 2 ] || {
 	usage >&2
 	exit "$EX_USAGE"
 } ;;
@@ -79,9 +79,10 @@ kmake() {
 	set -m
 	# --pdeathsig: a make that outlives this script would hold the locks. O= is a relative path, a child of the source tree.
 	# kbuild then uses relative paths, and ccache hits in whatever folder the tree is.
-	# CONFIG_DRM_GPUSVM: drm_pagemap, which only xe selects.
+	# CONFIG_DRM_GPUSVM: drm_pagemap, which only xe selects. CONFIG_DRM_NOUVEAU_KUNIT_TEST: not in a fragment, because only the patches
+	# have it. ccache finds the objects of "feature" for "normal" only if both have the same autoconf.h. Without nouveau it does nothing.
 	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" \
-		CONFIG_DRM_GPUSVM=m "$@" \
+		CONFIG_DRM_GPUSVM=m CONFIG_DRM_NOUVEAU_KUNIT_TEST=m "$@" \
 		>>"$log" 2>&1 </dev/null &
 	job=$!
 	set +m
@@ -128,11 +129,8 @@ up_to_date() {
 	"$TOP/scripts/config.sh" "$kernel" "$src" "$out" || exit
 	want=$(stamp)
 	have=$(cat "$dest/stamp" 2>/dev/null || true)
-	case $verb,$have in
-	core,"$want"$'\nparts core') ;;
-	*,"$want"$'\nparts all') [ "$verb" = core ] || guest_modules ;;
-	*) return 1 ;;
-	esac
+	[ "$have" = "$want" ] || return 1
+	guest_modules
 	step "$kernel: up to date"
 }
 
@@ -140,12 +138,38 @@ up_to_date() {
 paths() {
 	kernel=$1
 	src=$BUILD/tree
-	[ "$kernel" != unpatched ] || src=$BUILD/base
+	case $kernel in
+	unpatched) src=$BUILD/base ;;
+	feature) src=$BUILD/feature ;;
+	esac
 	out=$src/out-$kernel
 	dest=$BUILD/kernels/$kernel
 	log=$BUILD/kernels/$kernel.log
-	[ -d "$src/.git" ] || die "no $src: run make tree"
+	[ -d "$src/.git" ] || [ "$kernel" = feature ] || die "no $src: run make tree"
 	export CCACHE_BASEDIR=$src
+}
+
+# update_source: make build/feature what its tag in build/tree is now. Files that do not change keep their time stamps.
+update_source() {
+	[ "$kernel" = feature ] || return 0
+	local tree=$BUILD/tree commit
+	commit=$(kgit "$tree" rev-parse -q --verify "series/$feature^{commit}" 2>/dev/null) || die "build/tree has no series $feature: run make tree"
+	if [ ! -d "$src/.git" ]; then
+		step "$kernel: checking out build/feature"
+		need_space "$BUILD" 4
+		tmp=$(mktemp -d "$BUILD/.feature.XXXXXX")
+		kgit "$BUILD" clone -q --template= --no-checkout --shared "$tree" "$tmp/feature"
+		mkdir -p "$tmp/feature/.git/info"
+		printf '/out-*/\n' >"$tmp/feature/.git/info/exclude"
+		kgit "$tmp/feature" checkout -q --detach "$commit"
+		mv "$tmp/feature" "$src"
+		rm -rf "$tmp"
+		tmp=
+	fi
+	[ -z "$(kgit "$src" status --porcelain)" ] ||
+		die "build/feature has edits: make them in build/tree, commit them to $feature, and run make export"
+	# The clone shares the objects of build/tree.
+	[ "$(kgit "$src" rev-parse HEAD)" = "$commit" ] || kgit "$src" checkout -q --detach "$commit"
 }
 
 # make_kernel KERNEL: build all of it, or the core (see usage)
@@ -153,6 +177,7 @@ make_kernel() {
 	paths "$1"
 	# If nothing has to be built, do not wait for the build of another kernel.
 	lock 7 "$BUILD/kernels/.$kernel.lock"
+	update_source
 	! up_to_date || return 0
 	exec 7>&-
 	lock 9 "$CACHE/kernel.lock"
@@ -164,11 +189,11 @@ make_kernel() {
 	begin=$(date +%s)
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
-	if [ "$verb" = core ]; then
+	if [ "$kernel" = feature ]; then
 		kmake bzImage
-		kmake "${core_modules[@]}"
+		kmake "${feature_modules[@]}"
 		# modules_install reads this file.
-		printf '%s\n' "${core_modules[@]/%.ko/.o}" >"$out/modules.order"
+		printf '%s\n' "${feature_modules[@]/%.ko/.o}" >"$out/modules.order"
 	else
 		kmake bzImage modules
 	fi
@@ -179,20 +204,14 @@ make_kernel() {
 	chmod 755 "$tmp"
 	kmake INSTALL_MOD_PATH="$tmp/modules" INSTALL_MOD_STRIP=1 modules_install
 	rm -f "$tmp"/modules/lib/modules/*/build
-	# A later full build would take these files for its own.
-	[ "$verb" != core ] || rm "$out/modules.order" "$out/Module.symvers"
 	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
 	cp "$out/.config" "$tmp/config"
-	if [ "$verb" = core ]; then
-		printf '%s\nparts core\n' "$want" >"$tmp/stamp"
-	else
-		selftests
-		printf '%s\nparts all\n' "$want" >"$tmp/stamp"
-	fi
+	selftests
+	printf '%s\n' "$want" >"$tmp/stamp"
 	rm -rf "$dest"
 	mv "$tmp" "$dest"
 	tmp=
-	[ "$verb" = core ] || guest_modules
+	guest_modules
 	took "kernel $kernel" "$begin"
 	exec 9>&-
 
@@ -213,7 +232,7 @@ modules_of() {
 again() {
 	local to=$1 file found ko whole='' image='' programs='' modules=()
 	shift
-	{ [ -f "$out/Module.symvers" ] && grep -qx "parts all" "$dest/stamp" 2>/dev/null; } || die "$kernel: kernel.sh build comes first"
+	{ [ -f "$out/Module.symvers" ] && [ -f "$dest/stamp" ]; } || die "$kernel: kernel.sh build comes first"
 	lock 7 "$BUILD/kernels/.$kernel.lock"
 	: >"$log"
 	rm -rf "$to"
@@ -264,6 +283,11 @@ again() {
 
 # Drivers that only the guests use.
 guest_modules() {
+	# The drivers need more patches than "feature" has.
+	[ "$kernel" != feature ] || {
+		: >"$dest/guest-modules.stamp"
+		return 0
+	}
 	local sources=${MODULES:-$TOP/selftests/modules} id
 	id=$({
 		cat "$dest/stamp"

@@ -57,13 +57,36 @@ mail_message() {
 	cat "$tmp/body"
 }
 
+# change_ids: git patch-id of the patches or the log on the standard input, without context. If make apply merged a patch, its
+# context is not that of the file in patches/.
+change_ids() {
+	awk '
+		/^@@ -[0-9]/ && !before && !after {
+			split($2, old, ","); split($3, new, ",")
+			before = 2 in old ? old[2] : 1; after = 2 in new ? new[2] : 1
+			lines = ""; minus = plus = 0
+			next
+		}
+		before || after {
+			sign = substr($0, 1, 1)
+			if (sign != "+" && sign != "\\") before--
+			if (sign != "-" && sign != "\\") after--
+			if (sign == "-") minus++
+			if (sign == "+") plus++
+			if (sign == "-" || sign == "+") lines = lines $0 "\n"
+			if (!before && !after) printf "@@ -1,%d +1,%d @@\n%s", minus, plus, lines
+			next
+		}
+		{ print }' | kgit "$work" patch-id --stable
+}
+
 # Find the commits that are patches, from the tip down to the first commit that is none. A commit is a patch by its code, or at
 # least by its subject.
 mapfile -t all < <(series_patches)
 declare -A path_of=() like=()
 for p in "${all[@]}"; do
 	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
-	id=$(kgit "$work" patch-id --stable <"$PATCHES/$p" | cut -d ' ' -f 1)
+	id=$(change_ids <"$PATCHES/$p" | cut -d ' ' -f 1)
 	path_of[$id]=$p
 	like[$(mail_message "$PATCHES/$p" | sed -n 1p)]=$p
 done
@@ -81,11 +104,11 @@ while read -r id commit; do
 	commits=("$commit" "${commits[@]}") paths=("$p" "${paths[@]}")
 	base=$(kgit "$work" rev-parse -q --verify "$commit^") || die "$dir: there is no commit before the patches"
 done < <(kgit "$work" -c log.showRoot=false log -p --full-index --no-color --no-ext-diff --no-textconv -n $((${#all[@]} + 1)) "$tip" |
-	kgit "$work" patch-id --stable)
+	change_ids)
 subject=$(kgit "$work" log -1 --format=%s "$base")
 [ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), at the end of ${BRANCH:-what is checked out}, is no patch of patches/: make apply first"
 version=$(tree_version "$work" "$base")
-version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_field version) or a later one"
+version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
 [ -n "$(git -C "$dir" for-each-ref --count=1 --contains "$base" 'refs/tags/v[0-9]*' refs/remotes)" ] ||
 	die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), on which the patches are, is in no tag v* and no remote branch: nobody else has it"
 

@@ -111,6 +111,7 @@ for name in "${names[@]}"; do
 	while read -r kernel topology _; do
 		case $kernel in
 		unpatched) die "$f: the kernel unpatched has no patches to break" ;;
+		feature) die "$f: the source of the kernel feature is not build/tree, which mutants break" ;;
 		*) grep -q "^${kernel}[[:space:]]" "$TOP/kernel-config/kernels" || die "$f: no kernel $kernel in kernel-config/kernels" ;;
 		esac
 		[ -f "$TOP/selftests/topologies/$topology" ] || die "$f: no topology $topology"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Boot the patched kernel on each PCIe topology and print how the importer reached device-private memory.
+# Boot the base with the feature on each PCIe topology and print how the importer reached device-private memory.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -8,8 +8,8 @@ usage() {
 	cat <<'EOF'
 usage: [TOPOLOGIES="..."] run.sh [demo]
 
-Runs the suite "table" (selftests/suites/table) on the kernel "normal" and prints
-one line per topology and exporter. With "demo" it runs what the file
+Runs the suite "table" (selftests/suites/table) on the kernel "feature", which is the
+base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo" it runs what the file
 selftests/suites/e2e/demo lists: a GPU and an adapter take turns at the same pages.
 One line per topology and access flag says how many pages and bytes were moved.
 

@@ -128,7 +128,7 @@ scratch "${TMPDIR:-/tmp}"
 set -m
 
 # The folder for the summary and for programs that run on the host. Its name has the id of the kernel under test.
-for kernel in normal unpatched; do
+for kernel in normal feature unpatched; do
 	[ ! -f "$BUILD/kernels/$kernel/stamp" ] || break
 done
 summary=$TOP/results/$(base_field version)-$(series_id "$kernel")

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Write the table of patches/README.md and the picture patches/series.svg.
+
+usage: series-page.py          write those that differ
+       series-page.py --check  check that both are up to date (needs no graphviz)
+
+Both are made from patches/series, patches/needs, scripts/checks/trees and the patches.
+exit: 0 no error, 1 something is out of date, 2 wrong usage, no graphviz, or a series
+without a row in patches/needs
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from topology import FAIL, FONT, INK, LINE, PAPER, TOP, USAGE, digest, draw
+
+PATCHES = Path(os.environ.get("PATCHES", TOP / "patches")).resolve()
+PAGE, PICTURE = PATCHES / "README.md", PATCHES / "series.svg"
+BEGIN, END = "<!-- series-page.py: begin -->\n", "<!-- series-page.py: end -->\n"
+FILL = {"needed": "#ddf4ff", "fix": "#f6f8fa", "optional": "#fff8c5", "held": "#ffebe9"}
+
+
+def rows(path):
+    lines = (line.split("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line]
+
+
+def part(path):
+    """The column in which the added lines of this file count."""
+    if path.startswith("Documentation/"):
+        return "documentation"
+    if path.startswith(("tools/testing/", "lib/test_")) or "kunit" in path:
+        return "tests"
+    return "code"
+
+
+def series():
+    """For each series, in order: its name, tree, needs, kind, description, number of patches, and added lines."""
+    needs = {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in rows(PATCHES / "needs"))}
+    trees = {line.split()[0]: line.split()[2] for line in rows(TOP / "scripts/checks/trees")}
+    patches = {}
+    for path in rows(PATCHES / "series"):
+        patches.setdefault(path.split("/")[0], []).append(PATCHES / path)
+    for name, paths in patches.items():
+        if name not in needs or name not in trees:
+            raise KeyError(name)
+        need, kind, what = needs[name]
+        added = dict.fromkeys(("code", "documentation", "tests"), 0)
+        # In / because in a folder of a repository git leaves out files that are not below it.
+        stat = subprocess.run(["git", "apply", "--numstat", *paths], cwd="/", capture_output=True, text=True, check=True).stdout
+        for line in stat.splitlines():
+            number, _, file = line.split("\t")
+            added[part(file)] += int(number)
+        yield name, trees[name], need.replace(",", " ").split() if need != "-" else [], kind, what, len(paths), added
+
+
+def table(all_series):
+    out = ["| series | what | tree | needs | kind | patches | code | documentation | tests |",
+           "|---|---|---|---|---|--:|--:|--:|--:|"]
+    for name, tree, needs, kind, what, count, added in all_series:
+        cells = [f"[`{name}`]({name}/0000-cover-letter.patch)", what, tree, ", ".join(f"`{n}`" for n in needs), kind, count, *added.values()]
+        out.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(out) + "\n"
+
+
+def graph(all_series):
+    out = [f'digraph {{ graph [bgcolor="{PAPER}", pad=0.15, rankdir=LR, ranksep=0.6, nodesep=0.15]',
+           f'node [shape=box, style=filled, color="{LINE}", fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
+           f'edge [color="{LINE}", arrowsize=0.8]']
+    for name, tree, needs, kind, *_ in all_series:
+        out.append(f'"{name}" [fillcolor="{FILL[kind]}", label=<<b>{name}</b><br/>tree {tree}, {kind}>]')
+        out += [f'"{need}" -> "{name}"' for need in needs]
+    return "\n".join([*out, "}"]) + "\n"
+
+
+def main(args):
+    if args == ["--help"]:
+        print(__doc__.strip())
+        return 0
+    if args not in ([], ["--check"]):
+        print(__doc__.strip(), file=sys.stderr)
+        return USAGE
+    try:
+        found = list(series())
+    except KeyError as e:
+        print(f"series-page.py: {e.args[0]} has no row in patches/needs or in scripts/checks/trees", file=sys.stderr)
+        return USAGE
+    dot, text = graph(found), PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    new = before + BEGIN + table(found) + END + rest.split(END)[1]
+    drawn = PICTURE.exists() and digest(dot) in PICTURE.read_text(encoding="utf-8")
+    if args:
+        for path, good in ((PAGE, text == new), (PICTURE, drawn)):
+            if not good:
+                print(f"patches/{path.name} is out of date: make series-page", file=sys.stderr)
+        return 0 if text == new and drawn else FAIL
+    if text != new:
+        PAGE.write_text(new, encoding="utf-8")
+    if not drawn:
+        if not shutil.which("dot"):
+            print("series-page.py: no dot: apt-get install graphviz", file=sys.stderr)
+            return USAGE
+        PICTURE.write_text(draw(dot), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

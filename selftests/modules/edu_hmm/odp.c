@@ -255,7 +255,7 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	if (!(cmd->flags & EDU_HMM_READ_ONLY))
 		access |= IB_ACCESS_LOCAL_WRITE;
 	if (cmd->flags & EDU_HMM_P2P)
-		access |= IB_ACCESS_P2P;
+		access |= IB_ACCESS_ODP_P2P;
 	if (cmd->flags & EDU_HMM_HUGETLB) {
 		if (!IS_ALIGNED(cmd->addr | size, HPAGE_SIZE))
 			return -EINVAL;

@@ -371,7 +371,7 @@ static int hmm_bench_odp(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 		return -ENOSPC;
 #ifdef HMM_P2P_PATCHED
 	if (cmd->flags & HMM_BENCH_P2P)
-		access |= IB_ACCESS_P2P;
+		access |= IB_ACCESS_ODP_P2P;
 #endif
 	umem = ib_umem_odp_get(ibdev, cmd->addr, size, access, &hmm_bench_odp_notifier_ops);
 	if (IS_ERR(umem))

@@ -46,7 +46,7 @@ enum hmm_bench_what {
 /* Fault in the pages. Without it only their state is looked up. */
 #define HMM_BENCH_FAULT		(1U << 0)
 #define HMM_BENCH_WRITE		(1U << 1)	/* fault for write access */
-/* HMM_BENCH_WALK: with HMM_PFN_ALLOW_P2P for the first edu device; MRs: with IB_ACCESS_P2P */
+/* HMM_BENCH_WALK: with HMM_PFN_ALLOW_P2P for the first edu device; MRs: with IB_ACCESS_ODP_P2P */
 #define HMM_BENCH_P2P		(1U << 2)
 /* HMM_BENCH_ODP: count calls of the IOMMU. Counting costs instructions itself. */
 #define HMM_BENCH_COUNT		(1U << 3)

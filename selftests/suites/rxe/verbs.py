@@ -19,7 +19,7 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 PAGE = mmap.PAGESIZE
 ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
           ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
-# IBV_ACCESS_P2P, which rdma-core does not know yet: access the memory of PCI peers in place.
+# IBV_ACCESS_ODP_P2P, which rdma-core does not know yet: access the memory of PCI peers in place.
 P2P = 1 << 21
 QKEY = 0x1234
 # Entries of a queue; size of the header that a receiver gets with each datagram.

@@ -7,6 +7,8 @@
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 /*
  * Longer than the 100 ms after which the device would write to a page that it must not use any
@@ -1190,6 +1192,96 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 					   PAGE - SLOT, round));
 	}
 	close(imp.fd);
+}
+
+/* A core dump has the data of the pages that a device reaches by their alias. */
+TEST_F_TIMEOUT(dma, core_dump, 120)
+{
+	const struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
+	int status, fd, n = 8;
+	struct stat st;
+	char *core;
+	pid_t pid;
+	off_t at;
+
+	ASSERT_TRUE(write_file("/proc/sys/kernel/core_pattern", "/tmp/core"));
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		self->exp[0] = open_exporter(0);
+		if (setrlimit(RLIMIT_CORE, &limit) ||
+		    !export_pages(self->exp[0], self->mem, n, 5) ||
+		    reg(self->imp[0], self->mem, NPAGES) != (int)self->shape ||
+		    fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE) ||
+		    how(self, self->imp[0], self->mem) != self->how[0])
+			_exit(1);
+		abort();
+	}
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_TRUE(WIFSIGNALED(status) && WCOREDUMP(status));
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+
+	fd = open("/tmp/core", O_RDONLY);
+	ASSERT_EQ(fstat(fd, &st), 0);
+	core = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	ASSERT_NE(core, MAP_FAILED);
+	for (at = 0; at + n * PAGE <= st.st_size; at += PAGE)
+		if (filled(core + at, 0, n * PAGE, 5))
+			break;
+	EXPECT_LE(at + n * PAGE, st.st_size);
+	munmap(core, st.st_size);
+	close(fd);
+	unlink("/tmp/core");
+}
+
+/* The child of the next test: its RAM is swapped, its device memory stays. Return: 0, or the line that failed */
+static int swapped(FIXTURE_DATA(dma) *self)
+{
+	const size_t size = 16 << 20;
+	char *ram = anon(size);
+
+	self->exp[0] = open_exporter(0);
+	if (!ram || !write_file("/tmp/cgroup/small/cgroup.procs", "0"))
+		return __LINE__;
+	fill(self->mem, NPAGES * PAGE, 6);
+	for (int i = 0; i < NPAGES; i += 2)
+		if (mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE, self->buf, 1) != 1)
+			return __LINE__;
+	if (reg(self->imp[0], self->mem, NPAGES) != (int)self->shape)
+		return __LINE__;
+	for (int round = 0; round < 2; round++) {
+		fill(ram, size, round);
+		if (fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
+		    how(self, self->imp[0], self->mem) != self->how[0])
+			return __LINE__;
+		if (!filled(ram, 0, size, round))
+			return __LINE__;
+	}
+	return filled(self->mem, 0, NPAGES * PAGE, 6) ? 0 : __LINE__;
+}
+
+/* A cgroup has less RAM than its process uses, beside device memory that is reached by alias. */
+TEST_F_TIMEOUT(dma, swap_limit, 300)
+{
+	char peak[32] = {};
+	int status, fd;
+	pid_t pid;
+
+	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null &&"
+			 "swapon /dev/zram0 && mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&"
+			 "echo +memory >/tmp/cgroup/cgroup.subtree_control && mkdir /tmp/cgroup/small &&"
+			 "echo 4M >/tmp/cgroup/small/memory.max"), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(swapped(self));
+	EXPECT_TRUE(well(pid));
+	fd = open("/tmp/cgroup/small/memory.swap.peak", O_RDONLY);
+	EXPECT_GT(read(fd, peak, sizeof(peak) - 1), 0);
+	EXPECT_GT(atol(peak), 4 << 20);
+	close(fd);
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+	EXPECT_EQ(system("rmdir /tmp/cgroup/small && umount /tmp/cgroup && swapoff /dev/zram0 && modprobe -r zram"), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -100,7 +100,7 @@ kselftest() {
 # The programs use the ioctls of the patched test_hmm on every kernel.
 programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
-	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/pascal/door.h; do
+	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/{pascal,battlemage}/door.h; do
 		[ ! "$header" -nt "$newest" ] || newest=$header
 	done
 	# shellcheck disable=SC2046 # words
@@ -112,7 +112,7 @@ programs() { # [NAME...]
 		if [ ! "$bin" -nt "$c" ] || [ ! "$bin" -nt "$newest" ]; then
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
 				-I"$TOP/selftests/modules/hmm_bench" -I"$BUILD/tree/tools/testing/selftests" \
-				-I"$TOP/selftests/models/pascal" -idirafter "$BUILD/tree/include/uapi/drm" -idirafter "$BUILD/tree/include/uapi" \
+				-I"$TOP/selftests/models/pascal" -I"$TOP/selftests/models" -idirafter "$BUILD/tree/include/uapi/drm" -idirafter "$BUILD/tree/include/uapi" \
 				-o "$tmp/program" "$c" "$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"

@@ -804,12 +804,7 @@ def case_nonsense(new, random):
             d.write(CONFIG, 4, struct.pack("<H", 6))
             d.write(BAR0, 0x14, struct.pack(">I", CMDQ))
             d.dma_map(0, SIZE)
-    rounds = 0
-    end = time.monotonic() + case_nonsense.seconds
-    while time.monotonic() < end:
-        rounds += 1
-        session()
-    print(f"# {rounds} drivers")
+    client.repeat(session, case_nonsense.seconds)
 
 
 def main(model, tree, seed="1", seconds="10"):

@@ -56,11 +56,6 @@ struct stats {
 #undef X
 };
 
-void note(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void debug(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The driver broke a rule. */
-void violation(struct hca *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /* ---- record.c: seeds for the fuzzers ---- */
 
 void record(struct hca *h, const char *fuzzer, u8 kind, u8 arg, u16 value, const void *data,
@@ -392,9 +387,8 @@ enum { CAP_TYPES = 64 };
 
 struct hca {
 	/* set by main() */
-	bool verbose, memory_scheme, ats;
+	bool memory_scheme, ats;
 	const char *record;
-	u32 notes;
 
 	struct stats stats;
 
@@ -402,7 +396,6 @@ struct hca {
 	struct peer peer;
 	/* copies of data in the peer's BAR, one for each end of the current operation */
 	u8 far[2][PEER_MAX] __attribute__((aligned(8)));
-	u8 config[4096];
 
 	u64 cmdq;		/* address of the command queue */
 	u32 nic_state, health_counter;

@@ -39,7 +39,7 @@ static void fault(struct hca *h, u64 iova, bool write)
 
 static void master(struct hca *h)
 {
-	if (!(h->config[4] & 4))
+	if (!(h->dev.config[4] & 4))
 		violation(h, "DMA while the driver has not made the device bus master");
 }
 
@@ -154,7 +154,7 @@ bool posted_tick(struct hca *h)
 
 bool ats_enabled(struct hca *h)
 {
-	return h->config[ATS_CTRL + 1] & 0x80;
+	return h->dev.config[ATS_CTRL + 1] & 0x80;
 }
 
 bool ats_translates(struct hca *h, u64 iova)

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	}
 	setvbuf(stderr, NULL, _IOLBF, 0);
 	hca_init(h, memory_scheme, ats);
-	h->verbose = verbose;
+	h->dev.verbose = verbose;
 	h->record = record;
 	h->peer.path = peer;
 	h->seed = seed;

@@ -4,9 +4,8 @@
 
 #include <stdlib.h>
 
-enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = VFIO_CONFIG };
+enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4 };
 
-#define BUS_MASTER 4
 #define DEVCTL 0x48		/* of the capability PCI Express */
 
 #define UAR_FIRST 16		/* behind the initialisation segment */
@@ -17,37 +16,27 @@ enum { REGION_BAR0 = 0, REGION_MSIX = 2, REGION_DOOR = 4, REGION_CONFIG = VFIO_C
 
 static void hca_restart(struct hca *h);
 
-static void put(struct hca *h, u32 at, u32 len, u64 val)
-{
-	for (u32 i = 0; i < len; i++)
-		h->config[at + i] = val >> (8 * i);
-}
-
 static void config_init(struct hca *h)
 {
-	put(h, 0x00, 2, 0x15b3);
-	put(h, 0x02, 2, 0x1018);	/* ConnectX-5 virtual function */
-	put(h, 0x06, 2, 0x10);		/* has capabilities */
-	put(h, 0x09, 3, 0x020700);	/* InfiniBand controller */
-	put(h, 0x10, 4, 0xc);		/* BAR 0: 64 bit, prefetchable */
-	put(h, 0x18, 4, 0xc);		/* BAR 2: MSI-X */
-	put(h, 0x20, 4, 0xc);		/* BAR 4: back door */
-	put(h, 0x2c, 2, 0x15b3);
-	put(h, 0x2e, 2, 0x0001);
-	put(h, 0x34, 1, 0x40);
-	put(h, 0x40, 2, 0x9c10);	/* PCI Express, next: 0x9c */
-	put(h, 0x42, 2, 0x0002);	/* version 2, endpoint */
-	put(h, 0x44, 4, 0x10008fc1);	/* function level reset, 256 bytes */
-	put(h, DEVCTL, 2, 0x0010);	/* relaxed ordering */
-	put(h, 0x4c, 4, 0x00000043);	/* 8 GT/s, x4 */
-	put(h, 0x52, 2, 0x0043);
-	put(h, 0x9c, 2, 0x0011);	/* MSI-X */
-	put(h, 0x9e, 2, NVEC - 1);
-	put(h, 0xa0, 4, 0x00000002);	/* table: BAR 2 */
-	put(h, 0xa4, 4, 0x00000802);	/* pending bits: the same, 2048 */
+	/* ConnectX-5 virtual function; InfiniBand controller */
+	pci_identity(&h->dev, 0x15b31018, 0x15b30001, 0x020700);
+	pci_put(&h->dev, 0x10, 4, 0xc);		/* BAR 0: 64 bit, prefetchable */
+	pci_put(&h->dev, 0x18, 4, 0xc);		/* BAR 2: MSI-X */
+	pci_put(&h->dev, 0x20, 4, 0xc);		/* BAR 4: back door */
+	pci_put(&h->dev, 0x34, 1, 0x40);
+	pci_put(&h->dev, 0x40, 2, 0x9c10);	/* PCI Express, next: 0x9c */
+	pci_put(&h->dev, 0x42, 2, 0x0002);	/* version 2, endpoint */
+	pci_put(&h->dev, 0x44, 4, 0x10008fc1);	/* function level reset, 256 bytes */
+	pci_put(&h->dev, DEVCTL, 2, 0x0010);	/* relaxed ordering */
+	pci_put(&h->dev, 0x4c, 4, 0x00000043);	/* 8 GT/s, x4 */
+	pci_put(&h->dev, 0x52, 2, 0x0043);
+	pci_put(&h->dev, 0x9c, 2, 0x0011);	/* MSI-X */
+	pci_put(&h->dev, 0x9e, 2, NVEC - 1);
+	pci_put(&h->dev, 0xa0, 4, 0x00000002);	/* table: BAR 2 */
+	pci_put(&h->dev, 0xa4, 4, 0x00000802);	/* pending bits: the same, 2048 */
 	if (h->ats) {
-		put(h, 0x100, 4, 0x0001000f);	/* ATS */
-		put(h, 0x104, 2, 0x0020);	/* aligned to pages */
+		pci_put(&h->dev, 0x100, 4, 0x0001000f);	/* ATS */
+		pci_put(&h->dev, 0x104, 2, 0x0020);	/* aligned to pages */
 	}
 }
 
@@ -159,9 +148,6 @@ static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 
 	case REGION_DOOR:
 		door_read(h, off, to, len);
 		break;
-	case REGION_CONFIG:
-		memcpy(to, h->config + off, len);
-		break;
 	default:
 		memset(to, 0, len);
 	}
@@ -178,7 +164,7 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 	case REGION_DOOR:
 		door_write(h, off, from, len);
 		break;
-	case REGION_CONFIG:
+	case VFIO_CONFIG:
 		/*
 		 * QEMU has the BARs and MSI-X; of the rest only the command register, relaxed
 		 * ordering and the control register of ATS mean something here.
@@ -186,15 +172,15 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 		if (off <= 4 && off + len > 4) {
 			u8 command = ((const u8 *)from)[4 - off];
 
-			if (h->syndrome == GONE && command & ~h->config[4] & BUS_MASTER)
+			if (h->syndrome == GONE && command & ~h->dev.config[4] & PCI_MASTER)
 				hca_restart(h);
-			h->config[4] = command;
+			h->dev.config[4] = command;
 		}
 		if (off <= DEVCTL && off + len > DEVCTL)
-			h->config[DEVCTL] = ((const u8 *)from)[DEVCTL - off];
+			h->dev.config[DEVCTL] = ((const u8 *)from)[DEVCTL - off];
 		for (u32 i = 0; h->ats && i < len; i++)
 			if (off + i == ATS_CTRL || off + i == ATS_CTRL + 1) {
-				h->config[off + i] = ((const u8 *)from)[i];
+				h->dev.config[off + i] = ((const u8 *)from)[i];
 				memset(h->atc, 0, sizeof(h->atc));
 			}
 		break;
@@ -296,8 +282,8 @@ static void reset(struct vfio_user *v)
 	struct hca *h = container_of(v, struct hca, dev);
 
 	hca_restart(h);
-	h->config[4] = 0;
-	put(h, ATS_CTRL, 2, 0);
+	h->dev.config[4] = 0;
+	pci_put(&h->dev, ATS_CTRL, 2, 0);
 	memset(h->atc, 0, sizeof(h->atc));
 }
 
@@ -308,11 +294,6 @@ static bool tick(struct vfio_user *v)
 	bool posted = posted_tick(h);
 
 	return commands || qps || faults || posted;
-}
-
-static void say(struct vfio_user *v, bool detail, const char *text)
-{
-	(detail ? debug : note)(container_of(v, struct hca, dev), "%s", text);
 }
 
 static void unmap(struct vfio_user *v, u64 iova, u64 size)
@@ -337,13 +318,13 @@ static const struct vfio_user_ops ops = {
 	.write = region_write,
 	.reset = reset,
 	.tick = tick,
-	.say = say,
 	.unmap = unmap,
 	.heard = heard,
 };
 
 const struct stats *stats(struct hca *h)
 {
+	h->stats.violations = h->dev.violations;
 	h->stats.interrupts = h->dev.interrupts;
 	h->stats.dma_maps = h->dev.dma.maps;
 	h->stats.dma_regions = h->dev.dma.nmap;
@@ -366,11 +347,11 @@ void hca_init(struct hca *h, bool memory_scheme, bool ats)
 	h->qp = (struct table){ .name = "QPs", .first = 0x40, .n = 16000 };
 	h->srq = (struct table){ .name = "SRQs", .first = 1, .n = 16000 };
 	h->dev = (struct vfio_user){
+		.name = "connectx",
 		.ops = &ops,
 		.size = { [REGION_BAR0] = BAR0_SIZE,
 			  [REGION_MSIX] = BAR_MSIX_SIZE,
-			  [REGION_DOOR] = BAR_DOOR_SIZE,
-			  [REGION_CONFIG] = sizeof(h->config) },
+			  [REGION_DOOR] = BAR_DOOR_SIZE },
 		.irq_index = VFIO_MSIX,
 		.nvec = NVEC,
 	};

@@ -7,7 +7,6 @@ sends random data (SEED, for SECONDS). Whatever it sends, the model must answer,
 """
 
 import os
-import re
 import struct
 import sys
 import tempfile
@@ -37,20 +36,7 @@ PDE = 1 << 1                # to a table in VRAM
 PAGE_ALL, ALL_PDB, HUB_ONLY, REPLAY, CANCEL, TRIGGER = 1, 2, 4, 1 << 3, 3 << 3, 1 << 31
 
 
-def constants():
-    """The enums and counters of door.h"""
-    with open(os.path.join(HERE, "door.h")) as header:
-        text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
-    out = {}
-    for body in re.findall(r"enum(?: \w+)? \{(.*?)\};", text, re.S):
-        value = -1
-        for name, _, given in (item.strip().partition("=") for item in body.split(",") if item.strip()):
-            value = eval(given) if given else value + 1
-            out[name.strip()] = value
-    return out, re.findall(r"X\((\w+)\)", text.split("DOOR_FAILURES(X)")[1])
-
-
-K, FAILURES = constants()
+K, FAILURES = client.constants(os.path.join(HERE, "door.h"))
 IDLE, BUSY, DONE, FAILED = (K["DOOR_" + name] for name in ("IDLE", "BUSY", "DONE", "FAILED"))
 
 
@@ -813,12 +799,7 @@ def case_nonsense(new, random):
                 d.ask(random.choice([2, 3, 4, 5, 7, 8, 9, 10, 13, 99]), random.randbytes(random.choice([0, 4, 16, 24, 32, 40])))
         rc, _, err = d.end()
         assert rc in (0, 1), f"exit status {rc}: {err[-2000:]}"
-    rounds = 0
-    end = time.monotonic() + case_nonsense.seconds
-    while time.monotonic() < end:
-        rounds += 1
-        session()
-    print(f"# {rounds} drivers")
+    client.repeat(session, case_nonsense.seconds)
 
 
 if __name__ == "__main__":

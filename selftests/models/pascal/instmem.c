@@ -20,7 +20,7 @@ static u8 *dma(struct gpu *g, u64 iova, u64 *len, bool write)
 {
 	const struct dma_region *r = dma_region(&g->dev.dma, iova, write);
 
-	if (!(g->config[4] & 4))
+	if (!(g->dev.config[4] & 4))
 		violation(g, "DMA while the driver has not made the device bus master");
 	if (!r) {
 		g->stats.iommu_faults++;

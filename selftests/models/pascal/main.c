@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 	struct options o = { .vram = 2ULL << 30, .bar1 = 256ULL << 20, .posted = POSTED_FLUSH };
 	const char *peer = NULL;
 	struct gpu *g = &gpu;
+	bool verbose = false;
 	int opt, rc;
 
 	while ((opt = getopt(argc, argv, "1b:l:m:p:v")) != -1) {
@@ -59,7 +60,7 @@ int main(int argc, char **argv)
 					return wrong();
 			break;
 		case 'v':
-			o.verbose = true;
+			verbose = true;
 			break;
 		default:
 			return wrong();
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
 		perror("pascal");
 		return 2;
 	}
+	g->dev.verbose = verbose;
 	if (peer && !peer_listen(&g->dev, peer)) {
 		perror(peer);
 		return 2;

@@ -31,13 +31,6 @@ struct stats {
 
 const struct stats *stats(struct gpu *g);
 
-/* ---- log.c ---- */
-
-void note(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void debug(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The driver broke a rule. */
-void violation(struct gpu *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /* ---- instmem.c: VRAM, and system memory as the GPU names it ---- */
 
 enum aperture { VRAM, PEER, COHERENT, NONCOHERENT };	/* as in a PTE */
@@ -214,7 +207,7 @@ bool door_current(struct gpu *g, u32 *chid);	/* the channel of the oldest fault 
 
 struct options {
 	u64 vram, bar1;
-	bool verbose, one_runlist;
+	bool one_runlist;
 	enum posted posted;
 };
 
@@ -238,10 +231,8 @@ struct tlb {
 struct gpu {
 	struct options opt;
 	struct stats stats;
-	u32 notes;
 
 	struct vfio_user dev;
-	u8 config[4096];
 	u64 bar1;		/* address of BAR 1, as written to the register */
 	u8 bios[BIOS_SIZE];
 	u32 *regs;		/* BAR0_SIZE bytes: values of the plain registers */

@@ -14,42 +14,19 @@
 
 enum { MIRROR = 0x88000, REARM = 0x88704 };
 
-#define MEMORY 2
-#define BUS_MASTER 4
 #define BAR1 0x14
-#define PMCSR 0x64	/* power management */
-#define D3 3
-
-static void put(struct gpu *g, u32 at, u32 len, u64 val)
-{
-	for (u32 i = 0; i < len; i++)
-		g->config[at + i] = val >> (8 * i);
-}
 
 static void config_init(struct gpu *g)
 {
-	put(g, 0x00, 2, 0x10de);
-	put(g, 0x02, 2, 0x15f8);
-	put(g, 0x06, 2, 0x10);		/* has capabilities */
-	put(g, 0x08, 1, 0xa1);
-	put(g, 0x09, 3, 0x030200);	/* 3D controller */
-	put(g, 0x10, 4, 0x0);		/* BAR 0: 32 bit */
-	put(g, 0x14, 4, 0xc);		/* BAR 1: 64 bit, prefetchable */
-	put(g, 0x1c, 4, 0xc);		/* BAR 3: NVIDIA's BAR2 */
-	put(g, 0x24, 4, 0x0);		/* BAR 5: back door */
-	put(g, 0x2c, 2, 0x10de);
-	put(g, 0x2e, 2, 0x118f);
-	put(g, 0x34, 1, 0x60);
-	put(g, 0x3d, 1, 1);
-	put(g, 0x60, 2, 0x6801);	/* power management, next: 0x68 */
-	put(g, 0x62, 2, 0x0003);	/* version 3; the state of the device is lost in D3 */
-	put(g, 0x68, 2, 0x7805);	/* MSI, next: 0x78 */
-	put(g, 0x6a, 2, 0x0080);	/* 64-bit addresses, one vector */
-	put(g, 0x78, 2, 0x0010);	/* PCI Express */
-	put(g, 0x7a, 2, 0x0002);	/* version 2, endpoint */
-	put(g, 0x7c, 4, 0x00008fc1);	/* 256 bytes */
-	put(g, 0x84, 4, 0x00000103);	/* 8 GT/s, x16 */
-	put(g, 0x8a, 2, 0x0103);
+	struct vfio_user *v = &g->dev;
+
+	pci_identity(v, 0x10de15f8, 0x10de118f, 0x030200);	/* 3D controller */
+	pci_put(v, 0x08, 1, 0xa1);
+	pci_put(v, 0x10, 4, 0x0);		/* BAR 0: 32 bit */
+	pci_put(v, 0x14, 4, 0xc);		/* BAR 1: 64 bit, prefetchable */
+	pci_put(v, 0x1c, 4, 0xc);		/* BAR 3: NVIDIA's BAR2 */
+	pci_put(v, 0x24, 4, 0x0);		/* BAR 5: back door */
+	pci_gpu_capabilities(v);
 }
 
 bool pci_read(struct gpu *g, u32 at, u32 *val)
@@ -60,7 +37,7 @@ bool pci_read(struct gpu *g, u32 at, u32 *val)
 	}
 	if (at - MIRROR >= 0x100)
 		return false;
-	memcpy(val, g->config + (at - MIRROR), 4);
+	memcpy(val, g->dev.config + (at - MIRROR), 4);
 	return true;
 }
 
@@ -94,32 +71,25 @@ static void restart(struct gpu *g)
 /* After D3 all state is lost, and VRAM has to be set up before it can be used. */
 static void power(struct gpu *g, u8 state)
 {
-	if ((g->config[PMCSR] & D3) == D3 && !(state & D3)) {
+	if ((g->dev.config[PCI_PMCSR] & PCI_D3) == PCI_D3 && !(state & PCI_D3)) {
 		debug(g, "wakes up");
 		restart(g);
 		madvise(g->vram, g->opt.vram, MADV_REMOVE);
 		g->regs[DEVINIT_HAS_RUN / 4] = 0;
 	}
-	g->config[PMCSR] = state & D3;
+	g->dev.config[PCI_PMCSR] = state & PCI_D3;
 }
 
 /* ---- what vfio_user.c asks for ---- */
 
-static void bar0_bytes(struct gpu *g, u64 off, u8 *bytes, u32 len, bool write)
+static u32 register_read(struct vfio_user *v, u32 at)
 {
-	for (u32 i = 0, n; i < len; i += n) {
-		u32 at = (off + i) & ~3U, skip = (off + i) & 3, val = 0;
+	return bar0_read(container_of(v, struct gpu, dev), at);
+}
 
-		n = min(len - i, 4 - skip);
-		if (!write || n < 4)
-			val = bar0_read(g, at);
-		if (write) {
-			memcpy((u8 *)&val + skip, bytes + i, n);
-			bar0_write(g, at, val);
-		} else {
-			memcpy(bytes + i, (u8 *)&val + skip, n);
-		}
-	}
+static void register_write(struct vfio_user *v, u32 at, u32 val)
+{
+	bar0_write(container_of(v, struct gpu, dev), at, val);
 }
 
 static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len)
@@ -132,7 +102,7 @@ static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 
 	}
 	switch (region) {
 	case REGION_BAR0:
-		bar0_bytes(g, off, to, len, false);
+		pci_registers_read(v, register_read, off, to, len);
 		break;
 	case REGION_BAR1:
 		g->stats.bar1_reads++;
@@ -144,9 +114,6 @@ static void region_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 
 		break;
 	case REGION_DOOR:
 		door_read(g, off, to, len);
-		break;
-	case VFIO_CONFIG:
-		memcpy(to, g->config + off, len);
 		break;
 	default:
 		memset(to, 0, len);
@@ -163,7 +130,7 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 	memcpy(bytes, from, len);
 	switch (region) {
 	case REGION_BAR0:
-		bar0_bytes(g, off, bytes, len, true);
+		pci_registers_write(v, register_read, register_write, off, bytes, len);
 		break;
 	case REGION_BAR1:
 		g->stats.bar1_writes++;
@@ -181,14 +148,14 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 		for (u32 i = 0; i < len; i++)
 			if (off + i - BAR1 < sizeof(g->bar1))
 				((u8 *)&g->bar1)[off + i - BAR1] = bytes[i];
-		if (off <= PMCSR && off + len > PMCSR)
-			power(g, bytes[PMCSR - off]);
+		if (off <= PCI_PMCSR && off + len > PCI_PMCSR)
+			power(g, bytes[PCI_PMCSR - off]);
 		/* Of the rest only the command register matters. */
 		if (off > 4 || off + len <= 4)
 			break;
-		if (g->gone && bytes[4 - off] & ~g->config[4] & BUS_MASTER)
+		if (g->gone && bytes[4 - off] & ~g->dev.config[4] & PCI_MASTER)
 			restart(g);
-		g->config[4] = bytes[4 - off];
+		g->dev.config[4] = bytes[4 - off];
 		break;
 	}
 }
@@ -199,7 +166,7 @@ static u64 peer(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write)
 	struct gpu *g = container_of(v, struct gpu, dev);
 	u64 off = addr - (g->bar1 & ~(g->opt.bar1 - 1)), room;
 
-	if (!(g->config[4] & MEMORY) || off >= g->opt.bar1)
+	if (!(g->dev.config[4] & PCI_MEMORY) || off >= g->opt.bar1)
 		return 0;
 	room = g->opt.bar1 - off;
 	for (u32 i = 0, n; len <= room && i < len; i += n) {
@@ -218,8 +185,8 @@ static void reset(struct vfio_user *v)
 
 	debug(g, "reset");
 	restart(g);
-	g->config[4] = 0;
-	g->config[PMCSR] = 0;
+	g->dev.config[4] = 0;
+	g->dev.config[PCI_PMCSR] = 0;
 	g->bar1 = 0;
 }
 
@@ -229,11 +196,6 @@ static bool tick(struct vfio_user *v)
 	bool timer = timer_tick(g), mmu = mmu_tick(g), fault = fault_tick(g), fifo = fifo_tick(g);
 
 	return timer || mmu || fault || fifo;
-}
-
-static void say(struct vfio_user *v, bool detail, const char *text)
-{
-	(detail ? debug : note)(container_of(v, struct gpu, dev), "%s", text);
 }
 
 static void unmap(struct vfio_user *v, u64 iova, u64 size)
@@ -246,31 +208,17 @@ static const struct vfio_user_ops ops = {
 	.write = region_write,
 	.reset = reset,
 	.tick = tick,
-	.say = say,
 	.unmap = unmap,
 	.peer = peer,
 };
 
 const struct stats *stats(struct gpu *g)
 {
+	g->stats.violations = g->dev.violations;
 	g->stats.interrupts = g->dev.interrupts;
 	g->stats.dma_maps = g->dev.dma.maps;
 	g->stats.dma_regions = g->dev.dma.nmap;
 	return &g->stats;
-}
-
-/* VRAM takes memory of the host only where it is written. */
-static void *sparse_memory(u64 size)
-{
-	int fd = memfd_create("vram", MFD_CLOEXEC);
-	void *p = MAP_FAILED;
-
-	if (fd < 0)
-		return p;
-	if (!ftruncate(fd, size))
-		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-	close(fd);
-	return p;
 }
 
 int gpu_init(struct gpu *g, const struct options *o)
@@ -278,22 +226,22 @@ int gpu_init(struct gpu *g, const struct options *o)
 	memset(g, 0, sizeof(*g));
 	g->opt = *o;
 	g->dev = (struct vfio_user){
+		.name = "pascal",
 		.ops = &ops,
 		.size = { [REGION_BAR0] = BAR0_SIZE,
 			  [REGION_BAR1] = o->bar1,
 			  [REGION_BAR2] = BAR2_SIZE,
-			  [REGION_DOOR] = DOOR_CLIENTS * DOOR_SIZE,
-			  [VFIO_CONFIG] = sizeof(g->config) },
+			  [REGION_DOOR] = DOOR_CLIENTS * DOOR_SIZE },
 		.irq_index = VFIO_MSI,
 		.nvec = 1,
 	};
 	vfio_user_init(&g->dev);
-	g->vram = sparse_memory(o->vram);
+	g->vram = pci_memory(o->vram, NULL);
 	g->regs = mmap(NULL, BAR0_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	g->seen = calloc(1, BAR0_SIZE / 4);
 	g->tlb = calloc(TLB_SIZE, sizeof(*g->tlb));
 	g->mapped = calloc(1, MAPPED_SIZE / 8);
-	if (g->vram == MAP_FAILED || g->regs == MAP_FAILED || !g->seen || !g->tlb || !g->mapped)
+	if (!g->vram || g->regs == MAP_FAILED || !g->seen || !g->tlb || !g->mapped)
 		return -1;
 	config_init(g);
 	bios_init(g);

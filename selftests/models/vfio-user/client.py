@@ -5,6 +5,7 @@ import array
 import mmap
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -114,6 +115,29 @@ def verdict(client, code, failures, **counters):
     assert rc == code, f"exit status {rc}, not {code}: {err}"
     for key in failures:
         assert seen[key] == counters.get(key, 0), f"{key}: {seen[key]}: {err}"
+
+
+def constants(path):
+    """The enums of the header of a back door, and the names of its DOOR_FAILURES"""
+    with open(path) as header:
+        text = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
+    out = {}
+    for body in re.findall(r"enum(?: \w+)? \{(.*?)\};", text, re.S):
+        value = -1
+        for name, _, given in (item.strip().partition("=") for item in body.split(",") if item.strip()):
+            value = eval(given, None, out) if given else value + 1
+            out[name.strip()] = value
+    return out, re.findall(r"X\((\w+)\)", text.split("DOOR_FAILURES(X)")[1])
+
+
+def repeat(session, seconds):
+    """Lets one driver after the other send random data"""
+    rounds = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        rounds += 1
+        session()
+    print(f"# {rounds} drivers")
 
 
 def run(cases, start, seed):

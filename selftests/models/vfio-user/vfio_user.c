@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -88,15 +87,27 @@ static bool receive(int sock, void *to, size_t len, struct msg *m)
 	return true;
 }
 
-static bool reply(int sock, const struct msg *m, const void *body, u32 len, int error)
+static bool reply_file(int sock, const struct msg *m, const void *body, u32 len, int error, int fd)
 {
 	struct header h = { m->h.id, m->h.command, sizeof(h) + len, REPLY | (error ? ERROR : 0),
 			    error };
 	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(body ? body : ""), len } };
 	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
 
 	if (m->h.flags & NO_REPLY)
 		return true;
+	if (fd >= 0) {
+		mh.msg_control = control.buf;
+		mh.msg_controllen = sizeof(control.buf);
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+	}
 	while (iov[0].iov_len || iov[1].iov_len) {
 		ssize_t n = sendmsg(sock, &mh, MSG_NOSIGNAL);
 
@@ -111,8 +122,14 @@ static bool reply(int sock, const struct msg *m, const void *body, u32 len, int 
 			iov[i].iov_len -= part;
 			n -= part;
 		}
+		mh.msg_controllen = 0;
 	}
 	return true;
+}
+
+static bool reply(int sock, const struct msg *m, const void *body, u32 len, int error)
+{
+	return reply_file(sock, m, body, len, error, -1);
 }
 
 static int take_fd(struct msg *m)
@@ -196,7 +213,10 @@ bool vfio_user_read(struct vfio_user *v, u32 region, u64 off, void *to, u32 len)
 {
 	if (!inside(v, region, off, len))
 		return false;
-	v->ops->read(v, region, off, to, len);
+	if (region == VFIO_CONFIG)
+		memcpy(to, v->config + off, len);
+	else
+		v->ops->read(v, region, off, to, len);
 	return true;
 }
 
@@ -210,18 +230,6 @@ bool vfio_user_write(struct vfio_user *v, u32 region, u64 off, const void *from,
 
 /* ---- messages ---- */
 
-static void __attribute__((format(printf, 3, 4)))
-say(struct vfio_user *v, bool detail, const char *fmt, ...)
-{
-	char text[200];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	v->ops->say(v, detail, text);
-}
-
 static const char capabilities[] =
 	"{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":4096,\"max_dma_maps\":65535,"
 	"\"write_multiple\":false}}";
@@ -232,7 +240,12 @@ static bool handle(struct vfio_user *v, int sock, struct msg *m)
 	struct { u16 major, minor; char json[sizeof(capabilities)]; } version = { 0, 0, "" };
 	struct { u32 argsz, flags; u64 offset, addr, size; } map;
 	struct { u32 argsz, flags; u64 addr, size; } unmap;
-	struct { u32 argsz, flags, index, cap; u64 size, offset; } region;
+	struct {
+		u32 argsz, flags, index, cap; u64 size, offset;
+		/* the capability "sparse mmap": what may be mapped */
+		struct { u16 id, version; u32 next, count, reserved; u64 off, size; } sparse;
+	} region;
+	u32 room;
 	struct { u32 argsz, flags, index, count; } irq;
 	u32 info[4] = { sizeof(info), 3, VFIO_REGIONS, IRQS };	/* can be reset, is PCI */
 	int fd, err;
@@ -254,14 +267,14 @@ static bool handle(struct vfio_user *v, int sock, struct msg *m)
 		TAKE(map, sizeof(map));
 		fd = take_fd(m);
 		err = dma_map(&v->dma, map.addr, map.size, map.offset, map.flags, fd);
-		say(v, true, "DMA map %#lx + %#lx, flags %u, %s: %d", map.addr, map.size, map.flags,
-		      fd < 0 ? "no file" : "file", err);
+		log_debug(v, "DMA map %#lx + %#lx, flags %u, %s: %d", map.addr, map.size, map.flags,
+			  fd < 0 ? "no file" : "file", err);
 		if (fd >= 0)
 			close(fd);
 		return reply(sock, m, NULL, 0, -err);
 	case DMA_UNMAP:
 		TAKE(unmap, sizeof(unmap));
-		say(v, true, "DMA unmap %#lx + %#lx", unmap.addr, unmap.size);
+		log_debug(v, "DMA unmap %#lx + %#lx", unmap.addr, unmap.size);
 		if (unmap.flags & DMA_UNMAP_ALL)
 			v->dma.nmap = 0;
 		else
@@ -273,12 +286,19 @@ static bool handle(struct vfio_user *v, int sock, struct msg *m)
 		TAKE(region, 16);
 		if (region.index >= VFIO_REGIONS)
 			return reply(sock, m, NULL, 0, EINVAL);
-		region.argsz = sizeof(region);
-		region.cap = 0;
-		region.offset = 0;
-		region.size = v->size[region.index];
+		room = max(region.argsz, offsetof(typeof(region), sparse));
+		region = (typeof(region)){ .index = region.index, .size = v->size[region.index] };
 		region.flags = region.size ? 3 : 0;		/* read, write */
-		return reply(sock, m, &region, sizeof(region), 0);
+		region.argsz = offsetof(typeof(region), sparse);
+		if (!v->map[region.index].size)
+			return reply(sock, m, &region, region.argsz, 0);
+		region.flags |= 4 | 8;				/* mmap, capabilities */
+		region.argsz = sizeof(region);
+		region.cap = offsetof(typeof(region), sparse);
+		region.sparse = (typeof(region.sparse)){ 1, 1, 0, 1, 0, v->map[region.index].off,
+							 v->map[region.index].size };
+		return reply_file(sock, m, &region, min(room, sizeof(region)), 0,
+				  v->map[region.index].fd);
 	case GET_IRQ_INFO:
 		TAKE(irq, sizeof(irq));
 		irq.argsz = sizeof(irq);
@@ -303,7 +323,7 @@ static bool handle(struct vfio_user *v, int sock, struct msg *m)
 		v->ops->reset(v);
 		return reply(sock, m, NULL, 0, 0);
 	}
-	say(v, false, "vfio-user command %u is not there", m->h.command);
+	log_note(v, "vfio-user command %u is not there", m->h.command);
 	return reply(sock, m, NULL, 0, ENOTSUP);
 #undef TAKE
 }
@@ -363,6 +383,7 @@ void vfio_user_init(struct vfio_user *v)
 	for (int i = 0; i < VFIO_VECTORS; i++)
 		v->irq[i] = -1;
 	v->peer = -1;
+	v->size[VFIO_CONFIG] = sizeof(v->config);
 	/* The file of an interrupt may also be a pipe or a socket whose other end is closed. */
 	signal(SIGPIPE, SIG_IGN);
 }

@@ -59,7 +59,6 @@ struct vfio_user_ops {
 	void (*reset)(struct vfio_user *v);
 	/* Called every 5 ms while v->ticking. True: call it again. */
 	bool (*tick)(struct vfio_user *v);
-	void (*say)(struct vfio_user *v, bool detail, const char *text);
 	/* These two may be NULL. unmap: memory is about to go; heard: a message has arrived. */
 	void (*unmap)(struct vfio_user *v, u64 iova, u64 size);
 	void (*heard)(struct vfio_user *v, u16 command, bool files, const void *body, u32 len);
@@ -74,8 +73,15 @@ struct vfio_user {
 	/* set by the model */
 	const struct vfio_user_ops *ops;
 	u64 size[VFIO_REGIONS];		/* of BARs 0 to 5, ROM, configuration space */
+	/* A part of a region that QEMU may map: accesses to it are faster, but are not seen. */
+	struct { int fd; u64 off, size; } map[VFIO_REGIONS];
 	u32 irq_index, nvec;		/* VFIO_MSI or VFIO_MSIX */
 	bool ticking;
+	const char *name;		/* of the model, for the log */
+	bool verbose, mute;
+	u8 config[4096];		/* the library reads it; the model's function write sets it */
+	unsigned long violations;
+	u32 notes;
 
 	struct dma dma;
 	int irq[VFIO_VECTORS];
@@ -95,6 +101,36 @@ bool vfio_user_message(struct vfio_user *v, int sock);
 /* Waits for QEMU on this socket and serves it until it disconnects. Returns 0, or 2 on failure. */
 int vfio_user_serve(struct vfio_user *v, const char *path);
 u64 now(void);		/* ms */
+
+/* ---- log.c ---- */
+
+void log_note(struct vfio_user *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void log_debug(struct vfio_user *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void log_violation(struct vfio_user *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for the structure of a model, whose struct vfio_user is dev. */
+#define note(model, ...) log_note(&(model)->dev, __VA_ARGS__)
+#define debug(model, ...) log_debug(&(model)->dev, __VA_ARGS__)
+/* The driver broke a rule. */
+#define violation(model, ...) log_violation(&(model)->dev, __VA_ARGS__)
+
+/* ---- pci.c ---- */
+
+enum { PCI_COMMAND = 4, PCI_MEMORY = 2, PCI_MASTER = 4 };
+
+void pci_put(struct vfio_user *v, u32 at, u32 len, u64 val);
+/* id, subsystem: vendor << 16 | device */
+void pci_identity(struct vfio_user *v, u32 id, u32 subsystem, u32 class);
+/* Power management, MSI with one vector, PCI Express. */
+void pci_gpu_capabilities(struct vfio_user *v);
+enum { PCI_PMCSR = 0x64, PCI_D3 = 3 };	/* there */
+/* Accesses to a region that consists of registers of 32 bits. */
+void pci_registers_read(struct vfio_user *v, u32 (*get)(struct vfio_user *v, u32 at), u64 off,
+			void *to, u32 len);
+void pci_registers_write(struct vfio_user *v, u32 (*get)(struct vfio_user *v, u32 at),
+			 void (*set)(struct vfio_user *v, u32 at, u32 val), u64 off,
+			 const void *from, u32 len);
+/* Zeroes that take memory of the host only where they are written. keep: their file, or NULL. */
+void *pci_memory(u64 size, int *keep);
 
 /* ---- peer.c: DMA from one model to a BAR of another model ---- */
 

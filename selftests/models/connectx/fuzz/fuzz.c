@@ -217,12 +217,10 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	h->pd.n = h->uar.n = h->xrcd.n = h->td.n = h->eq.n = 4;
 	h->cq.n = h->srq.n = 8;
 	h->mkey.n = h->qp.n = 32;
-	if (getenv("SAY")) {
-		h->verbose = true;
-	} else {
-		h->notes = 10000;
-		h->stats.violations = 1000;
-	}
+	if (getenv("SAY"))
+		h->dev.verbose = true;
+	else
+		h->dev.mute = true;
 	begin(h);
 	p++;
 	for (int n = 0; n < MAX_RECORDS && next(&p, last, &r, data); n++)

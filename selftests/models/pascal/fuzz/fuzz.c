@@ -192,13 +192,10 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 		return 0;
 	memset(ram, 0, RAM_SIZE);
 	o.one_runlist = *p & 1;
-	o.verbose = getenv("SAY");
 	if (gpu_init(g, &o) || dma_map(&g->dev.dma, 0, RAM_SIZE, 0, 3, ram_fd))
 		abort();
-	if (!o.verbose) {
-		g->notes = 10000;
-		g->stats.violations = 1000;
-	}
+	g->dev.verbose = getenv("SAY");
+	g->dev.mute = !g->dev.verbose;
 	set_up(g);
 	p++;
 	for (int n = 0; n < MAX_RECORDS && next(&p, last, &r, data); n++)

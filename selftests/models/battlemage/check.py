@@ -505,12 +505,13 @@ def case_gone(new, random):
 
 
 def case_sleep(new, random):
-    """After D3 registers and VRAM are lost"""
+    """In D3 nothing is lost"""
     d = new()
     d.vram(DATA, 1)
     d.write(CONFIG, 0x64, b"\3")
+    assert d.read(CONFIG, 0x64, 1) == b"\x0b"
     d.write(CONFIG, 0x64, b"\0")
-    assert d.word(DATA) == 0 and d.rd(0xC000) == 1
+    assert d.word(DATA) == 1 and d.rd(0xC000) == READY
     verdict(d)
 
 

@@ -17,7 +17,7 @@ static void config_init(struct gpu *g)
 {
 	struct vfio_user *v = &g->dev;
 
-	pci_identity(v, 0x8086e20b, 0x80861100, 0x038000);	/* display controller, but not VGA */
+	pci_identity(v, 0x8086e20b, 0x80861100, 0x038000);	/* not VGA */
 	pci_put(v, 0x10, 4, 0x4);		/* BAR 0: 64 bit */
 	pci_put(v, 0x18, 4, 0xc);		/* BAR 2: 64 bit, prefetchable */
 	pci_put(v, 0x20, 4, 0x4);		/* BAR 4: back door */
@@ -132,6 +132,7 @@ static const struct vfio_user_ops ops = {
 const struct stats *stats(struct gpu *g)
 {
 	g->stats.violations = g->dev.violations;
+	g->stats.unknown_registers = g->dev.unknown_registers;
 	g->stats.interrupts = g->dev.interrupts;
 	g->stats.dma_maps = g->dev.dma.maps;
 	g->stats.dma_regions = g->dev.dma.nmap;

@@ -21,3 +21,15 @@ fuzz() {
 	[ "$2" -le 60 ] || part fuzz-mutants "$TOP/selftests/models/fuzz/run" "$1" --mutants 60
 	exit $status
 }
+
+# gpu MODEL SECONDS: check and fuzz the model of a GPU, then exit.
+gpu() {
+	local out=$BUILD/models/sanitized
+	mkdir -p "$out"
+	# Fuzzed commands ask for large copies. The limits of channels and copies per turn are smaller here than for a driver.
+	make -s -C "$TOP/selftests/models/$1" OUT="$out" \
+		CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -DTURN=4096 -DMAX_COPY=0x100000" >&2
+	printf 'KTAP version 1\n1..%s\n' $((2 + ($2 > 60)))
+	part check "$TOP/selftests/models/$1/check.py" "$out/$1" "$RANDOM" 5
+	fuzz "$1" "$2"
+}

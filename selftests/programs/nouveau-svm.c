@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <sys/sysinfo.h>
 
-#include "edu_hmm_uapi.h"
+#include "peer.h"
 
 /* ---- the GPU and the process ---- */
 
@@ -1232,101 +1232,35 @@ TEST_F(svm, no_aperture)
 FIXTURE(peer)
 {
 	struct gpu gpu;
-	int edu, reached;		/* enum edu_hmm_how that the topology demands */
+	struct peer peer;
 	size_t aperture;		/* bytes of BAR 1 that are for peers */
-	struct edu_hmm_page *pages;
 };
 
 FIXTURE_SETUP(peer)
 {
-	const char *verdict = getenv("HMM_P2P_VERDICT");
-
 	ASSERT_TRUE(open_gpu(&self->gpu));
-	self->edu = open("/dev/edu_hmm0", O_RDWR);
-	ASSERT_GE(self->edu, 0);
-	ASSERT_NE(verdict, NULL);
-	self->reached = !strcmp(verdict, "bus") ? EDU_HMM_BUS : EDU_HMM_BRIDGE;
+	ASSERT_TRUE(open_peer(&self->peer, BLOCKS * HUGE / PAGE));
 	self->aperture = p2pmem("size");
 	ASSERT_GE(self->aperture, HUGE);
 	ASSERT_NE(self->aperture, ~0UL);
 	ASSERT_EQ(p2pmem("available"), 0);
-	self->pages = calloc(BLOCKS * HUGE / PAGE, sizeof(*self->pages));
-	ASSERT_NE(self->pages, NULL);
 }
 
 FIXTURE_TEARDOWN(peer)
 {
-	close(self->edu);
+	close(self->peer.edu);
 	close_gpu(_metadata, &self->gpu);
-}
-
-static int edu_register(FIXTURE_DATA(peer) *self, void *mem, size_t size)
-{
-	struct edu_hmm_register r = { .addr = (uintptr_t)mem, .npages = size / PAGE };
-
-	return ioctl(self->edu, EDU_HMM_REGISTER, &r);
-}
-
-static int edu_fault(FIXTURE_DATA(peer) *self, void *mem, size_t size)
-{
-	struct edu_hmm_fault f = { .addr = (uintptr_t)mem,
-				   .npages = size / PAGE,
-				   .flags = EDU_HMM_WRITE };
-
-	return ioctl(self->edu, EDU_HMM_FAULT, &f);
-}
-
-/* The other end of the copy is @buf; flags: 0 reads memory, EDU_HMM_WRITE writes it. */
-static int edu_dma(FIXTURE_DATA(peer) *self, void *mem, void *buf, size_t len, unsigned int flags)
-{
-	struct edu_hmm_dma d = {
-		.addr = (uintptr_t)mem, .ptr = (uintptr_t)buf, .len = len, .flags = flags
-	};
-
-	return ioctl(self->edu, EDU_HMM_DMA, &d);
-}
-
-/* Return: how many of these pages the peer has mapped as @how. */
-static size_t pages_as(FIXTURE_DATA(peer) *self, void *mem, size_t n, int how)
-{
-	struct edu_hmm_state s = { .addr = (uintptr_t)mem,
-				   .npages = n,
-				   .pages = (uintptr_t)self->pages };
-	size_t found = 0;
-
-	if (ioctl(self->edu, EDU_HMM_STATE, &s))
-		return ~0UL;
-	for (size_t i = 0; i < n; i++)
-		found += self->pages[i].how == how;
-	return found;
 }
 
 static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, char *mem,
 		       size_t size)
 {
-	struct gpu *g = &self->gpu;
-	size_t n = size / PAGE;
-	uint32_t buf[128];
-
 	fill(mem, size, 5);
-	ASSERT_EQ(edu_register(self, mem, size), 0);
-	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
-	ASSERT_EQ(pages_in_vram(mem, n), n);
-	ASSERT_EQ(edu_fault(self, mem, size), 0);
-	EXPECT_EQ(pages_as(self, mem, n, self->reached), n);
-	/* The peer reads the data of the process and writes its own. Nothing migrates meanwhile. */
-	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), 0), 0);
-	for (size_t i = 0; i < ARRAY_SIZE(buf); i++)
-		ASSERT_EQ(buf[i], pattern((size - PAGE) / 4 + i, 5));
-	fill(buf, sizeof(buf), 6);
-	ASSERT_EQ(edu_dma(self, mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
-	EXPECT_EQ(pages_in_vram(mem, n), n);
-	/* The CPU takes the memory back with the data of the peer. The peer has no page left. */
-	EXPECT_EQ(wrong(mem + PAGE, sizeof(buf), 6), 0);
-	EXPECT_EQ(pages_as(self, mem + PAGE, 1, self->reached), 0);
-	for (size_t i = 0; i < size / 4; i++)
-		if (i < PAGE / 4 || i >= PAGE / 4 + ARRAY_SIZE(buf))
-			ASSERT_EQ(((uint32_t *)mem)[i], pattern(i, 5));
+	ASSERT_EQ(edu_register(&self->peer, mem, size), 0);
+	ASSERT_EQ(to_vram(self->gpu.drm, mem, size), 0);
+	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	ASSERT_EQ(edu_fault(&self->peer, mem, size, NULL), 0);
+	exchange(_metadata, &self->peer, mem, size);
 }
 
 /* Pages in VRAM stay there when a peer reads and writes them, by BAR 1. */
@@ -1351,16 +1285,16 @@ TEST_F(peer, unbind)
 	uint32_t buf[128];
 
 	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
-	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
-	ASSERT_EQ(edu_fault(self, g->mem, NPAGES * PAGE), 0);
-	EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), NPAGES);
+	ASSERT_EQ(edu_fault(&self->peer, g->mem, NPAGES * PAGE, NULL), 0);
+	EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached), NPAGES);
 	fill(buf, sizeof(buf), 6);
-	ASSERT_EQ(edu_dma(self, g->mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_EQ(edu_dma(&self->peer, g->mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
 	ASSERT_TRUE(driver(&driver_of, "unbind"));
 	g->drm = -1;
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
-	EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), 0);
+	EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached), 0);
 	EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 6), 0);
 	EXPECT_EQ(wrong(g->mem, PAGE, 1), 0);
 	ASSERT_TRUE(driver(&driver_of, "bind"));
@@ -1377,17 +1311,18 @@ TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 	ASSERT_NE(huge, MAP_FAILED);
 	fill(huge, HUGE, 2);
 	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
-	ASSERT_EQ(edu_register(self, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < 2; i++) {
 		ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 		ASSERT_EQ(to_vram(g->drm, huge, HUGE), 0);
-		ASSERT_EQ(edu_fault(self, g->mem, NPAGES * PAGE), 0);
-		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), NPAGES);
-		ASSERT_EQ(edu_dma(self, g->mem + PAGE, buf, sizeof(buf), 0), 0);
+		ASSERT_EQ(edu_fault(&self->peer, g->mem, NPAGES * PAGE, NULL), 0);
+		EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached), NPAGES);
+		ASSERT_EQ(edu_dma(&self->peer, g->mem + PAGE, buf, sizeof(buf), 0), 0);
 		EXPECT_EQ(buf[1], pattern(PAGE / 4 + 1, 1));
 		if (!i)
 			ASSERT_TRUE(machine_sleeps(&driver_of));
-		EXPECT_EQ(pages_as(self, g->mem, NPAGES, self->reached), i ? NPAGES : 0);
+		EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached),
+			  i ? NPAGES : 0);
 		EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	}
 }
@@ -1402,16 +1337,16 @@ TEST_F(peer, handed_out_again)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, size + PAGE, 3);
-	ASSERT_EQ(edu_register(self, mem, size + PAGE), 0);
+	ASSERT_EQ(edu_register(&self->peer, mem, size + PAGE), 0);
 	ASSERT_EQ(to_vram(g->drm, mem, size + PAGE), 0);
-	ASSERT_EQ(edu_fault(self, mem, size + PAGE), 0);
-	EXPECT_EQ(pages_as(self, mem, NPAGES + 1, self->reached), NPAGES + 1);
+	ASSERT_EQ(edu_fault(&self->peer, mem, size + PAGE, NULL), 0);
+	EXPECT_EQ(pages_as(&self->peer, mem, NPAGES + 1, self->peer.reached), NPAGES + 1);
 	fill(buf, sizeof(buf), 9);
-	ASSERT_EQ(edu_dma(self, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_EQ(edu_dma(&self->peer, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
 	ASSERT_EQ(to_vram(g->drm, g->mem, size), 0);
 	/* Earlier writes of the peer arrive before this read returns. */
-	ASSERT_EQ(edu_dma(self, mem + size, buf, sizeof(buf), 0), 0);
+	ASSERT_EQ(edu_dma(&self->peer, mem + size, buf, sizeof(buf), 0), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, size, 1), 0);
 }
@@ -1433,15 +1368,15 @@ TEST_F_TIMEOUT(peer, windows, 120)
 
 		for (int i = 0; i < BLOCKS; i++)
 			fill(part + i * HUGE, PAGE, 8);
-		close(self->edu);
-		self->edu = open("/dev/edu_hmm0", O_RDWR);
-		ASSERT_EQ(edu_register(self, part, size), 0);
+		close(self->peer.edu);
+		self->peer.edu = open("/dev/edu_hmm0", O_RDWR);
+		ASSERT_EQ(edu_register(&self->peer, part, size), 0);
 		ASSERT_EQ(to_vram(self->gpu.drm, part, size), 0);
-		ASSERT_EQ(edu_fault(self, part, size), 0);
-		there = pages_as(self, part, n, self->reached);
+		ASSERT_EQ(edu_fault(&self->peer, part, size, NULL), 0);
+		there = pages_as(&self->peer, part, n, self->peer.reached);
 		left = self->aperture / PAGE - r * n;
 		EXPECT_EQ(there, left < n ? left : n);
-		EXPECT_EQ(there + pages_as(self, part, n, EDU_HMM_RAM), n);
+		EXPECT_EQ(there + pages_as(&self->peer, part, n, EDU_HMM_RAM), n);
 		EXPECT_EQ(pages_in_vram(part, n), there);
 	}
 	for (size_t i = 0; i < rounds * BLOCKS; i++)
@@ -1450,8 +1385,9 @@ TEST_F_TIMEOUT(peer, windows, 120)
 		char *block = mem + (rounds - 1) * size + i * HUGE;
 
 		ASSERT_EQ(to_vram(self->gpu.drm, block, HUGE), 0);
-		ASSERT_EQ(edu_fault(self, block, HUGE), 0);
-		EXPECT_EQ(pages_as(self, block, HUGE / PAGE, self->reached), HUGE / PAGE);
+		ASSERT_EQ(edu_fault(&self->peer, block, HUGE, NULL), 0);
+		EXPECT_EQ(pages_as(&self->peer, block, HUGE / PAGE, self->peer.reached),
+			  HUGE / PAGE);
 		ASSERT_EQ(madvise(block, HUGE, MADV_DONTNEED), 0);
 	}
 }

@@ -62,8 +62,8 @@ static inline int wait_fence(struct gpu *self, volatile uint64_t *fence, unsigne
 	return ioctl(self->drm, DRM_IOCTL_XE_WAIT_USER_FENCE, &w) ? -errno : 0;
 }
 
-static inline int vm_bind(struct gpu *self, uint32_t op, uint32_t flags, uintptr_t addr, size_t size,
-		       uint32_t region)
+static inline int vm_bind(struct gpu *self, uint32_t op, uint32_t flags, uintptr_t addr,
+			  size_t size, uint32_t region)
 {
 	/* The GPU must not have to fault for a fence that other threads use, too. */
 	uint64_t fence __attribute__((aligned(8))) = 0;
@@ -82,7 +82,9 @@ static inline int vm_bind(struct gpu *self, uint32_t op, uint32_t flags, uintptr
 			  .prefetch_mem_region_instance = region },
 	};
 
-	return ioctl(self->drm, DRM_IOCTL_XE_VM_BIND, &b) ? -errno : wait_fence(self, &fence, SECONDS);
+	if (ioctl(self->drm, DRM_IOCTL_XE_VM_BIND, &b))
+		return -errno;
+	return wait_fence(self, &fence, SECONDS);
 }
 
 static inline int to_vram(struct gpu *self, void *mem, size_t size)
@@ -153,7 +155,8 @@ static inline bool open_vm(struct gpu *self)
 	if (ioctl(self->drm, DRM_IOCTL_XE_VM_CREATE, &v))
 		return false;
 	self->vm = q.vm_id = v.vm_id;
-	if (vm_bind(self, DRM_XE_VM_BIND_OP_MAP, DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR, 0, 1UL << 47, 0) ||
+	if (vm_bind(self, DRM_XE_VM_BIND_OP_MAP, DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR, 0,
+		    1UL << 47, 0) ||
 	    ioctl(self->drm, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &q))
 		return false;
 	self->queue = q.exec_queue_id;
@@ -321,7 +324,7 @@ static inline size_t compare(struct gpu *self)
 			if (!differs(e[i], flags, addr, &distance))
 				continue;
 			if (!found++)
-				printf("# GPU: %#lx leads to %s %#lx, flags %#x; the process has %#lx\n",
+				printf("# GPU: %#lx leads to %s %#lx (%#x); the process has %#lx\n",
 				       va, flags & DOOR_LOCAL ? "VRAM" : "RAM", addr, flags, e[i]);
 		}
 	}

@@ -63,7 +63,7 @@ void plain_reset(struct gpu *g);
 
 /* ---- irq.c ---- */
 
-enum class { RENDER, VIDEO, ENHANCE, COPY, OTHER, COMPUTE };	/* of an engine, as in an identity */
+enum class { RENDER, VIDEO, ENHANCE, COPY, OTHER, COMPUTE };	/* of an engine */
 
 void irq_raise(struct gpu *g, u32 bit, enum class class, u32 instance, u16 what);
 void irq_reset(struct gpu *g);
@@ -88,7 +88,8 @@ struct xlat {
 struct context;
 
 /* The memory at an address of the context. NULL: *f says why there is none. */
-u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *room, struct fault *f);
+u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *room,
+	       struct fault *f);
 bool mmu_copy(struct gpu *g, struct context *c, u64 va, void *buf, u64 len, bool write,
 	      struct fault *f);
 /* By the page tables alone. False: x->level says where the walk has ended. */

@@ -103,9 +103,9 @@ void context_dead(struct gpu *g, struct context *c)
 {
 	c->state = DEAD;
 	g->stats.dead_contexts++;
-	note(g, "context %u asid %u is dead, at %#lx, last fault: %#lx, access %u, reason %u", c->id,
-	     c->asid, c->depth ? c->batch[c->depth].at : c->head, c->fault.va, c->fault.access,
-	     c->fault.reason);
+	note(g, "context %u asid %u is dead, at %#lx, last fault: %#lx, access %u, reason %u",
+	     c->id, c->asid, c->depth ? c->batch[c->depth].at : c->head, c->fault.va,
+	     c->fault.access, c->fault.reason);
 	guc_event(g, NOTIFY_MEMORY_CAT_ERROR, &c->id, 1);
 	guc_event(g, CONTEXT_RESET_NOTIFICATION, &c->id, 1);
 }
@@ -178,7 +178,7 @@ static void register_context(struct gpu *g, const u32 *data, u32 n)
 
 static void set_mode(struct gpu *g, struct context *c, bool on)
 {
-	/* The driver disables a context that it gives up before it deregisters it, also if it is. */
+	/* The driver may disable a context again before it deregisters the context. */
 	if (c->enabled && on)
 		violation(g, "GuC: context %u is enabled already", c->id);
 	c->enabled = on;

@@ -72,8 +72,8 @@ static enum step move(struct gpu *g, struct context *c, struct area dst, const s
 	if (src) {
 		g->stats.copies++;
 		g->stats.copied_bytes += width * rows;
-		debug(g, "context %u: copy %#lx to %#lx, %lu times %lu bytes", c->id, src->at, dst.at,
-		      rows, width);
+		debug(g, "context %u: copy %#lx to %#lx, %lu times %lu bytes", c->id, src->at,
+		      dst.at, rows, width);
 	} else {
 		g->stats.fills++;
 	}

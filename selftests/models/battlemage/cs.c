@@ -3,7 +3,8 @@
  * The command streamer: it reads the ring of a context, and batches.
  *
  * Source: instructions/xe_mi_commands.h, xe_alu_commands.h, xe_gfxpipe_commands.h, xe_ring_ops.c,
- * xe_lrc.c, xe_migrate.c. MI_ATOMIC, which only user programs have: Intel's PRM of Xe-HPG, volume 2a.
+ * xe_lrc.c, xe_migrate.c. MI_ATOMIC, which only user programs have: Intel's PRM of Xe-HPG, volume
+ * 2a.
  * A command that faults is done again as a whole, so it changes nothing before its last access.
  */
 #include "battlemage.h"
@@ -78,6 +79,13 @@ static bool access_memory(struct gpu *g, struct context *c, bool ggtt, u64 at, v
 	/* There are no page faults in the GGTT: an address without memory has been counted. */
 	ggtt_copy(g, at, buf, len, write);
 	return true;
+}
+
+/* A dword at the address that these two dwords have. */
+static bool access_dword(struct gpu *g, struct context *c, bool ggtt, const u32 *at, u32 *val,
+			 bool write)
+{
+	return access_memory(g, c, ggtt, address(at) & ~3ULL, val, 4, write);
 }
 
 static bool fetch(struct gpu *g, struct context *c, u32 *dw, u32 n)
@@ -188,7 +196,7 @@ static enum step wait(struct gpu *g, struct context *c, const u32 *dw)
 	if (dw[0] & POLL_REGISTER) {
 		reg = engine_register(g, c, dw[2], false);
 		val = reg ? *reg : 0;
-	} else if (!access_memory(g, c, dw[0] & USE_GGTT, address(dw + 2) & ~3ULL, &val, 4, false)) {
+	} else if (!access_dword(g, c, dw[0] & USE_GGTT, dw + 2, &val, false)) {
 		return FAULT;
 	}
 	return compare(dw[0] >> 12 & 7, val, dw[1]) ? NEXT : WAIT;
@@ -280,20 +288,19 @@ static enum step mi(struct gpu *g, struct context *c, const u32 *dw, u32 n)
 	case STORE_REG_MEM:
 		reg = engine_register(g, c, dw[1], dw[0] & RELATIVE);
 		val = (dw[1] & 0xffc) == CTX_TIMESTAMP ? now() : reg ? *reg : 0;
-		return access_memory(g, c, dw[0] & USE_GGTT, address(dw + 2) & ~3ULL, &val, 4, true) ?
-			       NEXT : FAULT;
+		good = access_dword(g, c, dw[0] & USE_GGTT, dw + 2, &val, true);
+		return good ? NEXT : FAULT;
 	case LOAD_REG_MEM:
-		if (!access_memory(g, c, dw[0] & USE_GGTT, address(dw + 2) & ~3ULL, &val, 4, false))
+		if (!access_dword(g, c, dw[0] & USE_GGTT, dw + 2, &val, false))
 			return FAULT;
 		reg = engine_register(g, c, dw[1], dw[0] & RELATIVE);
 		if (reg)
 			*reg = val;
 		return NEXT;
 	case COPY_MEM_MEM:
-		if (!access_memory(g, c, dw[0] & USE_GGTT, address(dw + 3) & ~3ULL, &val, 4, false) ||
-		    !access_memory(g, c, dw[0] & DST_GGTT, address(dw + 1) & ~3ULL, &val, 4, true))
-			return FAULT;
-		return NEXT;
+		good = access_dword(g, c, dw[0] & USE_GGTT, dw + 3, &val, false) &&
+		       access_dword(g, c, dw[0] & DST_GGTT, dw + 1, &val, true);
+		return good ? NEXT : FAULT;
 	case FLUSH:		/* bit 2 of the address: GGTT */
 		if (dw[0] & TLB_INVALIDATE)
 			mmu_invalidate(g, c->asid, 0, 1ULL << 57);

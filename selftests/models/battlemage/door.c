@@ -44,12 +44,15 @@ static void start(struct gpu *g, u32 op)
 	}
 	if (!c)
 		return;
-	if (op == DOOR_NEXT ? !mmu_next(g, c->root, &g->va, &x) : !mmu_walk(g, c->root, g->va, &x)) {
-		if (op == DOOR_WALK)
-			g->status = DOOR_DONE;
-		return;
+	if (op == DOOR_NEXT) {
+		if (!mmu_next(g, c->root, &g->va, &x))
+			return;
+		g->status = DOOR_DONE;
+	} else {
+		g->status = DOOR_DONE;
+		if (!mmu_walk(g, c->root, g->va, &x))
+			return;
 	}
-	g->status = DOOR_DONE;
 	g->addr = xlat_addr(&x);
 	g->flags = DOOR_VALID | (x.pte & PTE_WRITE ? DOOR_WRITABLE : 0) |
 		   (x.pte & PTE_ATOMIC ? DOOR_ATOMIC : 0) | (x.pte & PTE_LOCAL ? DOOR_LOCAL : 0) |

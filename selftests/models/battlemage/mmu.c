@@ -75,7 +75,7 @@ void mmu_invalidate(struct gpu *g, s64 asid, u64 va, u64 len)
 	u64 first = va >> 12, pages = len >> 12;
 
 	if (asid >= 0 && pages <= 512) {
-		/* One entry of a large page may be in several slots, for each address that was used. */
+		/* Pages that are a part of a large one have an entry each. */
 		for (u64 page = first; page < first + pages; page++) {
 			struct tlb *t = slot(g, asid, page);
 
@@ -96,7 +96,8 @@ static bool differs(struct gpu *g, const struct tlb *t)
 {
 	struct xlat x;
 
-	return !mmu_walk(g, t->root, t->page << 12, &x) || x.pte != t->x.pte || x.level != t->x.level;
+	return !mmu_walk(g, t->root, t->page << 12, &x) || x.pte != t->x.pte ||
+	       x.level != t->x.level;
 }
 
 static bool faulting(struct gpu *g, u32 asid)
@@ -145,7 +146,8 @@ static bool allowed(const struct xlat *x, enum access how, struct fault *f)
 	return false;
 }
 
-u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *room, struct fault *f)
+u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *room,
+	       struct fault *f)
 {
 	static u8 null_page[4096];
 	struct xlat x = {};
@@ -257,9 +259,10 @@ void mmu_unmapped(struct gpu *g, u64 iova, u64 size)
 		return;
 	for (u32 i = 0; i < TLB_SIZE; i++) {
 		struct tlb *t = &g->tlb[i];
+		u64 off = t->page << 12 & (BIT_ULL(xlat_shift(&t->x)) - 1);
 
 		if (t->used && !(t->x.pte & PTE_LOCAL) && faulting(g, t->asid) &&
-		    xlat_addr(&t->x) + (t->page << 12 & (BIT_ULL(xlat_shift(&t->x)) - 1)) - iova < size)
+		    xlat_addr(&t->x) + off - iova < size)
 			violation(g, "unmapped %#lx + %#lx: asid %u %#lx is in the TLB", iova, size,
 				  t->asid, t->page << 12);
 	}
@@ -271,8 +274,8 @@ void mmu_check(struct gpu *g)
 		struct tlb *t = &g->tlb[i];
 
 		if (t->used && faulting(g, t->asid) && differs(g, t))
-			violation(g, "the driver is idle: asid %u %#lx is in the TLB: %#lx", t->asid,
-				  t->page << 12, t->x.pte);
+			violation(g, "the driver is idle: asid %u %#lx is in the TLB: %#lx",
+				  t->asid, t->page << 12, t->x.pte);
 	}
 }
 

@@ -11,15 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define NO_SOFT_RESET 8		/* in D3 nothing is lost while there is power: xe relies on it */
+
 static void config_init(struct gpu *g)
 {
 	struct vfio_user *v = &g->dev;
 
-	pci_identity(v, 0x8086e20b, 0x80861100, 0x038000);	/* display controller, but not VGA */
+	pci_identity(v, 0x8086e20b, 0x80861100, 0x038000);	/* not VGA */
 	pci_put(v, 0x10, 4, 0x4);		/* BAR 0: 64 bit */
 	pci_put(v, 0x18, 4, 0xc);		/* BAR 2: 64 bit, prefetchable */
 	pci_put(v, 0x20, 4, 0x4);		/* BAR 4: back door */
 	pci_gpu_capabilities(v);
+	v->config[PCI_PMCSR] = NO_SOFT_RESET;
 }
 
 void gpu_restart(struct gpu *g)
@@ -32,18 +35,6 @@ void gpu_restart(struct gpu *g)
 	g->nposted = 0;
 	memset(g->filled, 0, g->opt.vram >> 15);
 	g->gone = false;
-}
-
-/* After D3 all state is lost. */
-static void power(struct gpu *g, u8 state)
-{
-	if ((g->dev.config[PCI_PMCSR] & PCI_D3) == PCI_D3 && !(state & PCI_D3)) {
-		debug(g, "wakes up");
-		gpu_restart(g);
-		memset(g->ggtt, 0, GGTT);
-		madvise(g->vram, g->opt.vram, MADV_REMOVE);
-	}
-	g->dev.config[PCI_PMCSR] = state & PCI_D3;
 }
 
 /* ---- what vfio_user.c asks for ---- */
@@ -100,7 +91,7 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 	case VFIO_CONFIG:
 		/* QEMU has the BARs and the MSI. */
 		if (off <= PCI_PMCSR && off + len > PCI_PMCSR)
-			power(g, bytes[PCI_PMCSR - off]);
+			v->config[PCI_PMCSR] = (bytes[PCI_PMCSR - off] & PCI_D3) | NO_SOFT_RESET;
 		if (off <= PCI_COMMAND && off + len > PCI_COMMAND)
 			v->config[PCI_COMMAND] = bytes[PCI_COMMAND - off];
 		break;
@@ -114,7 +105,7 @@ static void reset(struct vfio_user *v)
 	debug(g, "reset");
 	gpu_restart(g);
 	v->config[PCI_COMMAND] = 0;
-	v->config[PCI_PMCSR] = 0;
+	v->config[PCI_PMCSR] = NO_SOFT_RESET;
 }
 
 static bool tick(struct vfio_user *v)
@@ -141,6 +132,7 @@ static const struct vfio_user_ops ops = {
 const struct stats *stats(struct gpu *g)
 {
 	g->stats.violations = g->dev.violations;
+	g->stats.unknown_registers = g->dev.unknown_registers;
 	g->stats.interrupts = g->dev.interrupts;
 	g->stats.dma_maps = g->dev.dma.maps;
 	g->stats.dma_regions = g->dev.dma.nmap;

@@ -9,18 +9,6 @@
 
 #include <sys/mman.h>
 
-enum kind {
-	CONSTANT,		/* reads as this value, writes do nothing */
-	HOLDS,			/* reads as the value that was written last, at first as this one */
-};
-
-struct plain {
-	u32 at, n, stride;
-	enum kind kind;
-	u32 val;
-	const char *name;
-};
-
 #define GIB (1ULL << 30)
 enum { SG_TILE_ADDR_RANGE = 0x1083a0, GSMBASE = 0x108100, DSMBASE = 0x1080c0 };
 
@@ -148,21 +136,11 @@ u32 masked(u32 old, u32 val)
 
 static const struct plain *find(u32 at)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		const struct plain *p = &table[i];
+	const struct plain *p = plain_find(table, ARRAY_SIZE(table), at);
 
-		if (at >= p->at && (at - p->at) % p->stride == 0 && (at - p->at) / p->stride < p->n)
-			return p;
-	}
-	for (size_t e = 0; e < ARRAY_SIZE(engines); e++)
-		for (size_t i = 0; i < ARRAY_SIZE(engine_table); i++) {
-			const struct plain *p = &engine_table[i];
-			u32 off = at - engines[e] - p->at;
-
-			if (off % p->stride == 0 && off / p->stride < p->n)
-				return p;
-		}
-	return NULL;
+	for (size_t i = 0; !p && i < ARRAY_SIZE(engines); i++)
+		p = plain_find(engine_table, ARRAY_SIZE(engine_table), at - engines[i]);
+	return p;
 }
 
 bool plain_read(struct gpu *g, u32 at, u32 *val)
@@ -180,36 +158,18 @@ bool plain_write(struct gpu *g, u32 at, u32 val)
 	return p;
 }
 
-static void initial(struct gpu *g, u32 base, const struct plain *p)
-{
-	for (u32 k = 0; k < p->n; k++)
-		g->regs[(base + p->at + k * p->stride) / 4] = p->val;
-}
-
 void plain_reset(struct gpu *g)
 {
 	u64 top = g->opt.vram - 16 * (GIB >> 10);
 
 	madvise(g->regs, REGISTERS, MADV_REMOVE);	/* zeroes */
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		initial(g, 0, &table[i]);
-	for (size_t e = 0; e < ARRAY_SIZE(engines); e++)
-		for (size_t i = 0; i < ARRAY_SIZE(engine_table); i++)
-			initial(g, engines[e], &engine_table[i]);
+	plain_init(g->regs, table, ARRAY_SIZE(table));
+	for (size_t i = 0; i < ARRAY_SIZE(engines); i++)
+		plain_init(g->regs + engines[i] / 4, engine_table, ARRAY_SIZE(engine_table));
 	*plain(g, SG_TILE_ADDR_RANGE) = g->opt.vram / GIB << 8;
 	memcpy(plain(g, GSMBASE), &top, 8);
 	top += 8 * (GIB >> 10);
 	memcpy(plain(g, DSMBASE), &top, 8);
-}
-
-static void unknown(struct gpu *g, u32 at, const char *how, u32 val)
-{
-	u8 bit = *how == 'r' ? 1 : 2;
-
-	g->stats.unknown_registers++;
-	if (!(g->seen[at / 4] & bit))
-		note(g, "unknown register %06x: %s %08x", at, how, val);
-	g->seen[at / 4] |= bit;
 }
 
 u32 register_read(struct vfio_user *v, u32 at)
@@ -220,7 +180,7 @@ u32 register_read(struct vfio_user *v, u32 at)
 	g->stats.register_reads++;
 	if (irq_read(g, at, &val) || plain_read(g, at, &val))
 		return val;
-	unknown(g, at, "read", val);
+	plain_unknown(v, &g->seen[at / 4], at, "read", val);
 	return val;
 }
 
@@ -231,5 +191,5 @@ void register_write(struct vfio_user *v, u32 at, u32 val)
 	g->stats.register_writes++;
 	if (!irq_write(g, at, val) && !guc_write(g, at, val) && !gt_write(g, at, val) &&
 	    !plain_write(g, at, val))
-		unknown(g, at, "write of", val);
+		plain_unknown(v, &g->seen[at / 4], at, "write of", val);
 }

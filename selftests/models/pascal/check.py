@@ -1,10 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""check.py MODEL [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP.
-
-Acts as QEMU and as a driver, a correct one or one that breaks rules, and checks that the model notices. The last case
-sends random data (SEED, for SECONDS). Whatever it sends, the model must answer, and must end in a regular way.
-"""
+"""check.py MODEL [SEED [SECONDS]]: is the model fit to judge a driver? Prints KTAP. See client.py."""
 
 import os
 import struct
@@ -43,8 +39,7 @@ IDLE, BUSY, DONE, FAILED = (K["DOOR_" + name] for name in ("IDLE", "BUSY", "DONE
 class Driver(client.Client):
     def __init__(self, model, *options, bus_master=True, setup=True):
         super().__init__([model, *options], bus_master)
-        self.irq = os.eventfd(0, os.EFD_NONBLOCK)
-        self.ask(client.SET_IRQS, struct.pack("<IIIII", 20, 4 | 32, MSI, 0, 1), [self.irq])
+        self.msi()
         self.put = 0
         if setup:
             self.setup()
@@ -62,12 +57,6 @@ class Driver(client.Client):
         self.wr(0x1700, at >> 16)
         offset = 0x700000 + (at & 0xffff)
         return self.write(BAR0, offset, data) if data is not None else self.read(BAR0, offset, size)
-
-    def irqs(self):
-        try:
-            return os.eventfd_read(self.irq)
-        except BlockingIOError:
-            return 0
 
     # ---- page tables: five tables of each address space, a page each, for 1 GiB from a 2 MiB page on ----
 
@@ -178,12 +167,6 @@ class Driver(client.Client):
         """Returns an entry of the fault buffer: instance, address, client, access, reason, GPC, valid"""
         inst, va, _, word, info = struct.unpack("<QQQII", self.vram(FAULT_BUFFER + i * 32, size=32))
         return inst, va, info >> 8 & 127, info >> 16 & 7, info & 31, info >> 24 & 31, info >> 31
-
-    def wait(self, condition, what):
-        end = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < end, what
-            time.sleep(0.01)
 
 
 K["DOOR_SIZE"] = 65536
@@ -803,8 +786,4 @@ def case_nonsense(new, random):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    program, seed, seconds = sys.argv[1:] + ["1", "10"][len(sys.argv) - 2:]
-    case_nonsense.seconds = float(seconds)
-    sys.exit(client.run(globals(), lambda *options, **more: Driver(program, *options, **more), seed))
+    client.main(__doc__, globals(), Driver)

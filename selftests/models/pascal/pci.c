@@ -215,6 +215,7 @@ static const struct vfio_user_ops ops = {
 const struct stats *stats(struct gpu *g)
 {
 	g->stats.violations = g->dev.violations;
+	g->stats.unknown_registers = g->dev.unknown_registers;
 	g->stats.interrupts = g->dev.interrupts;
 	g->stats.dma_maps = g->dev.dma.maps;
 	g->stats.dma_regions = g->dev.dma.nmap;

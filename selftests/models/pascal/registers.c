@@ -30,19 +30,9 @@ static const struct room {
 	{ 0x800000, 0x800fff, fifo_read, fifo_write },
 };
 
-enum kind {
-	CONSTANT,		/* reads as this value, writes do nothing */
-	HOLDS,			/* reads as the value that was written last, at first as this one */
-};
-
 #define VRAM_SIZE 0x90020c
 
-static const struct plain {
-	u32 at, n, stride;
-	enum kind kind;
-	u32 val;
-	const char *name;
-} plain[] = {
+static const struct plain table[] = {
 	{ 0x001100, 1, 4, CONSTANT, 0, "PBUS.INTR" },
 	{ 0x001140, 1, 4, HOLDS, 0, "PBUS.INTR_EN" },
 	{ 0x00dc00, 1, 4, CONSTANT, 0, "nv: GPIO interrupts 0" },
@@ -105,26 +95,15 @@ static const struct plain {
 	{ VRAM_SIZE, 1, 4, CONSTANT, 0, "nv: FBPA 0, MiB" },
 };
 
-static const struct plain *find(u32 at)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(plain); i++) {
-		const struct plain *p = &plain[i];
-
-		if (at >= p->at && (at - p->at) % p->stride == 0 && (at - p->at) / p->stride < p->n)
-			return p;
-	}
-	return NULL;
-}
-
 bool plain_read(struct gpu *g, u32 at, u32 *val)
 {
 	*val = g->regs[at / 4];
-	return find(at);
+	return plain_find(table, ARRAY_SIZE(table), at);
 }
 
 bool plain_write(struct gpu *g, u32 at, u32 val)
 {
-	const struct plain *p = find(at);
+	const struct plain *p = plain_find(table, ARRAY_SIZE(table), at);
 
 	if (p && p->kind == HOLDS)
 		g->regs[at / 4] = val;
@@ -133,20 +112,8 @@ bool plain_write(struct gpu *g, u32 at, u32 val)
 
 void plain_reset(struct gpu *g)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
-		for (u32 k = 0; k < plain[i].n; k++)
-			g->regs[(plain[i].at + k * plain[i].stride) / 4] = plain[i].val;
+	plain_init(g->regs, table, ARRAY_SIZE(table));
 	g->regs[VRAM_SIZE / 4] = g->opt.vram >> 20;
-}
-
-static void unknown(struct gpu *g, u32 at, const char *how, u32 val)
-{
-	u8 bit = *how == 'r' ? 1 : 2;
-
-	g->stats.unknown_registers++;
-	if (!(g->seen[at / 4] & bit))
-		note(g, "unknown register %06x: %s %08x", at, how, val);
-	g->seen[at / 4] |= bit;
 }
 
 u32 bar0_read(struct gpu *g, u32 at)
@@ -160,7 +127,7 @@ u32 bar0_read(struct gpu *g, u32 at)
 	if (plain_read(g, at, &val))
 		return val;
 	val = 0;
-	unknown(g, at, "read", val);
+	plain_unknown(&g->dev, &g->seen[at / 4], at, "read", val);
 	return val;
 }
 
@@ -172,5 +139,5 @@ void bar0_write(struct gpu *g, u32 at, u32 val)
 		    rooms[i].write(g, at, val))
 			return;
 	if (!plain_write(g, at, val))
-		unknown(g, at, "write of", val);
+		plain_unknown(&g->dev, &g->seen[at / 4], at, "write of", val);
 }

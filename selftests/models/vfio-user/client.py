@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's end of vfio-user, for tests of a model; and a loop over such tests, which prints KTAP."""
+"""QEMU's end of vfio-user, for tests of a model; and a loop over such tests, which prints KTAP.
+
+The check.py of a model acts as QEMU and as a driver, a correct one or one that breaks rules, and checks that the model notices.
+Its last case sends random data (SEED, for SECONDS). Whatever it sends, the model must answer, and must end in a regular way.
+"""
 
 import array
 import mmap
@@ -9,12 +13,14 @@ import re
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
 SIZE = 16 << 20         # of RAM, which begins at address 0
 VERSION, DMA_MAP, DMA_UNMAP, SET_IRQS, READ, WRITE = 1, 2, 3, 8, 9, 10
 CONFIG = 7
+MSI = 1
 
 
 class PeerEnd:
@@ -101,6 +107,24 @@ class Client:
     def write(self, region, offset, data):
         return self.ask(WRITE, struct.pack("<QII", offset, region, len(data)) + data)
 
+    def msi(self):
+        """Connects the MSI, for irqs()"""
+        self.irq = os.eventfd(0, os.EFD_NONBLOCK)
+        self.ask(SET_IRQS, struct.pack("<IIIII", 20, 4 | 32, MSI, 0, 1), [self.irq])
+
+    def irqs(self):
+        """Returns the interrupts since the last call"""
+        try:
+            return os.eventfd_read(self.irq)
+        except BlockingIOError:
+            return 0
+
+    def wait(self, condition, what):
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, what
+            time.sleep(0.01)
+
     def end(self):
         """Disconnects. Returns exit status, counters and log of the model"""
         self.sock.close()
@@ -171,3 +195,12 @@ def run(cases, start, seed):
                     print("#", line)
             print(f"not ok {number} {name}", flush=True)
     return bad
+
+
+def main(doc, cases, driver):
+    """The command line of a check.py: MODEL [SEED [SECONDS]]. driver: a class"""
+    if len(sys.argv) < 2:
+        sys.exit(doc)
+    program, seed, seconds = sys.argv[1:] + ["1", "10"][len(sys.argv) - 2:]
+    cases["case_nonsense"].seconds = float(seconds)
+    sys.exit(run(cases, lambda *options, **more: driver(program, *options, **more), seed))

@@ -26,7 +26,7 @@ void pci_gpu_capabilities(struct vfio_user *v)
 	pci_put(v, 0x34, 1, 0x60);
 	pci_put(v, 0x3d, 1, 1);
 	pci_put(v, 0x60, 2, 0x6801);		/* power management, next: 0x68 */
-	pci_put(v, 0x62, 2, 0x0003);		/* version 3; the state of the device is lost in D3 */
+	pci_put(v, 0x62, 2, 0x0003);		/* version 3 */
 	pci_put(v, 0x68, 2, 0x7805);		/* MSI, next: 0x78 */
 	pci_put(v, 0x6a, 2, 0x0080);		/* 64-bit addresses, one vector */
 	pci_put(v, 0x78, 2, 0x0010);		/* PCI Express */

@@ -79,8 +79,8 @@ struct vfio_user {
 	bool ticking;
 	const char *name;		/* of the model, for the log */
 	bool verbose, mute;
-	u8 config[4096];		/* the library reads it; the model's function write sets it */
-	unsigned long violations;
+	u8 config[4096]; /* the library reads it, the model's function write sets it */
+	unsigned long violations, unknown_registers;
 	u32 notes;
 
 	struct dma dma;
@@ -131,6 +131,26 @@ void pci_registers_write(struct vfio_user *v, u32 (*get)(struct vfio_user *v, u3
 			 const void *from, u32 len);
 /* Zeroes that take memory of the host only where they are written. keep: their file, or NULL. */
 void *pci_memory(u64 size, int *keep);
+
+/* ---- registers.c: registers that only hold a value ---- */
+
+enum plain_kind {
+	CONSTANT,		/* reads as this value, writes do nothing */
+	HOLDS,			/* reads as the value that was written last, at first as this one */
+};
+
+struct plain {
+	u32 at, n, stride;
+	enum plain_kind kind;
+	u32 val;
+	const char *name;
+};
+
+/* The row of the register at this offset. NULL: none has it. */
+const struct plain *plain_find(const struct plain *table, size_t n, u32 off);
+void plain_init(u32 *regs, const struct plain *table, size_t n);
+/* Counts the access, and prints it if it is the first one. how: "read" or "write of". */
+void plain_unknown(struct vfio_user *v, u8 *seen, u32 at, const char *how, u32 val);
 
 /* ---- peer.c: DMA from one model to a BAR of another model ---- */
 

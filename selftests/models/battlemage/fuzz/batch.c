@@ -22,7 +22,7 @@ static u16 fill_batch(struct rec *r, u8 *data)
 	u64 src = VA + rnd(10) * 0x1000 + rnd(4) * 4, dst = VA + rnd(10) * 0x1000;
 	u32 commands[][10] = {
 		{ 0x20 << 23 | 2, dst, dst >> 32, 1 },
-		{ 2U << 29 | 0x5a << 22 | 8, rnd(0x2000), 0, 0, 0, src, src >> 32, dst, dst >> 32, 0 },
+		{ 2U << 29 | 0x5a << 22 | 8, rnd(0x2000), 0, 0, 0, src, src >> 32, dst, dst >> 32 },
 		{ 2U << 29 | 0x5b << 22 | 5, rnd(0x2000), 0, 0, dst, dst >> 32, 0 },
 		{ 0x2f << 23 | 5 << 8 | 1, dst, dst >> 32 },
 		{ 0x1c << 23 | 4 << 12 | 2, 0, src, src >> 32 },

@@ -4,9 +4,8 @@
 #define FUZZ_H
 
 #include "../battlemage.h"
-#include "../../fuzz/input.h"
+#include "../../fuzz/gpu.h"
 
-#define RAM_SIZE (4U << 20)
 #define VRAM_SIZE (1ULL << 30)
 
 /* The layout of VRAM, which the GGTT maps from 0 on. */

@@ -2,30 +2,11 @@
 /* Shared by the fuzzers. See fuzz.h. */
 #include "fuzz.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-const bool big_endian = false;
-
-u8 *ram;
-static int ram_fd;
-
-int LLVMFuzzerInitialize(int *argc, char ***argv)
+struct vfio_user *device(struct gpu *g)
 {
-	ram_fd = memfd_create("ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (ram_fd < 0 || ftruncate(ram_fd, RAM_SIZE) ||
-	    fcntl(ram_fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK)) {
-		perror("ram");
-		exit(2);
-	}
-	ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, ram_fd, 0);
-	if (ram == MAP_FAILED) {
-		perror("ram");
-		exit(2);
-	}
-	return 0;
+	return &g->dev;
 }
 
 /* ---- what a driver does ---- */
@@ -99,19 +80,6 @@ static void set_up(struct gpu *g)
 
 /* ---- what a guest does ---- */
 
-/* argument: the region; value: the offset, in words */
-void run_write(struct gpu *g, const struct rec *r)
-{
-	vfio_user_write(&g->dev, r->arg & 15, r->value * 4, r->data, r->len);
-}
-
-void run_read(struct gpu *g, const struct rec *r)
-{
-	u8 data[MAX_DATA];
-
-	vfio_user_read(&g->dev, r->arg & 15, r->value * 4, data, min(r->len, sizeof(data)));
-}
-
 /* value: the offset from INST, in units of 8 bytes */
 void run_vram(struct gpu *g, const struct rec *r)
 {
@@ -182,11 +150,8 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 {
 	static struct gpu gpu;
 	struct options o = { .vram = VRAM_SIZE, .bar1 = 16 << 20, .posted = POSTED_FLUSH };
-	const u8 *last = p + size;
-	static u8 data[MAX_DATA];
 	struct gpu *g = &gpu;
 	u32 stale = 0;
-	struct rec r;
 
 	if (!size)
 		return 0;
@@ -197,9 +162,7 @@ int LLVMFuzzerTestOneInput(const u8 *p, size_t size)
 	g->dev.verbose = getenv("SAY");
 	g->dev.mute = !g->dev.verbose;
 	set_up(g);
-	p++;
-	for (int n = 0; n < MAX_RECORDS && next(&p, last, &r, data); n++)
-		kinds[r.kind % nkinds].run(g, &r);
+	run_records(g, p + 1, p + size);
 	/* The number of stale entries must be right. */
 	for (u32 i = 0; i < TLB_SIZE; i++)
 		stale += !!g->tlb[i].stale;

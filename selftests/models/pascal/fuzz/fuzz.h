@@ -7,9 +7,8 @@
 #define FUZZ_H
 
 #include "../pascal.h"
-#include "../../fuzz/input.h"
+#include "../../fuzz/gpu.h"
 
-#define RAM_SIZE (4U << 20)
 #define VRAM_SIZE (64ULL << 20)
 
 /* The layout of VRAM: instance blocks, page tables of three address spaces, mapped memory. */
@@ -25,7 +24,6 @@
 #define PB (VA + 0x200000)	/* push buffer, in RAM; its ring; semaphores */
 #define NCHAN 2			/* channels 1 and 2 are of this address space */
 
-extern u8 *ram;
 void wr(struct gpu *g, u32 at, u32 val);
 void vram64(struct gpu *g, u64 at, u64 val);
 

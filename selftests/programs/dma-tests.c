@@ -1264,7 +1264,7 @@ static int swapped(FIXTURE_DATA(dma) *self)
 TEST_F_TIMEOUT(dma, swap_limit, 300)
 {
 	char peak[32] = {};
-	int status, fd;
+	int fd;
 	pid_t pid;
 
 	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null &&"

@@ -534,6 +534,90 @@ TEST_F(process, killed_in_fault)
 	killed(_metadata, &self->gpu, true);
 }
 
+/* ---- more memory than there is VRAM ---- */
+
+#define FULL	(1200UL << 20)
+#define PART	(16UL << 20)
+
+FIXTURE(full)
+{
+	struct gpu gpu;
+	char *mem;
+};
+
+FIXTURE_SETUP(full)
+{
+	ASSERT_TRUE(open_gpu(&self->gpu));
+	self->mem = map(FULL, MADV_HUGEPAGE);
+	ASSERT_NE(self->mem, MAP_FAILED);
+	for (size_t i = 0; i < FULL; i += PAGE)
+		*(uint32_t *)(self->mem + i) = pattern(i / PAGE, 8);
+}
+
+FIXTURE_TEARDOWN(full)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/* Later parts push earlier ones out. Nothing is lost, and the GPU still works on all of it. */
+TEST_F_TIMEOUT(full, prefetch, 120)
+{
+	struct gpu *g = &self->gpu;
+	size_t bad = 0;
+
+	for (size_t i = 0; i < FULL; i += PART)
+		ASSERT_EQ(to_vram(g, self->mem + i, PART), 0);
+	EXPECT_GT(pages_in_vram(self->mem, FULL / PAGE), FULL / PAGE / 2);
+	EXPECT_LT(pages_in_vram(self->mem, FULL / PAGE), FULL / PAGE);
+	ASSERT_EQ(gpu_copy(g, self->mem + 8, self->mem + FULL - PAGE, 4), 0);
+	EXPECT_EQ(((uint32_t *)self->mem)[2], pattern(FULL / PAGE - 1, 8));
+	for (size_t i = 0; i < FULL; i += PAGE)
+		bad += *(uint32_t *)(self->mem + i) != pattern(i / PAGE, 8);
+	EXPECT_EQ(bad, 0);
+}
+
+/* ---- the machine sleeps ---- */
+
+static bool set(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY), n = strlen(value);
+	bool done = write(fd, value, n) == n;
+
+	close(fd);
+	return done;
+}
+
+FIXTURE(sleep)
+{
+	struct gpu gpu;
+};
+
+FIXTURE_SETUP(sleep)
+{
+	ASSERT_TRUE(open_gpu(&self->gpu));
+}
+
+FIXTURE_TEARDOWN(sleep)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/* Suspend to idle, which ends when all devices are suspended: VRAM moves to RAM before. */
+TEST_F_TIMEOUT(sleep, machine, 120)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(gpu_store(g, g->mem, pattern(0, 1)), 0);
+	ASSERT_TRUE(set("/sys/module/suspend/parameters/pm_test_delay", "0"));
+	ASSERT_TRUE(set("/sys/power/pm_test", "devices"));
+	ASSERT_TRUE(set("/sys/power/state", "freeze"));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
+	ASSERT_EQ(gpu_store(g, g->mem, 1), 0);
+}
+
 /* ---- unbinding ---- */
 
 FIXTURE(unbind)
@@ -546,14 +630,10 @@ FIXTURE(unbind)
 /* verb: bind or unbind. Return: the driver has done it. */
 static bool driver(const char *bdf, const char *verb)
 {
-	int fd, n = strlen(bdf);
 	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/xe/%s", verb);
-	fd = open(path, O_WRONLY);
-	n = write(fd, bdf, n) == n;
-	close(fd);
-	return n;
+	return set(path, bdf);
 }
 
 static void close_drm(struct gpu *g)
@@ -613,6 +693,9 @@ FIXTURE_SETUP(peer)
 {
 	ASSERT_TRUE(open_gpu(&self->gpu));
 	ASSERT_TRUE(open_peer(&self->peer, HUGE / PAGE));
+	/* Memory of processes is at the end of VRAM, outside of a small BAR. */
+	if (self->gpu.hidden)
+		self->peer.reached = EDU_HMM_RAM;
 }
 
 FIXTURE_TEARDOWN(peer)
@@ -761,6 +844,47 @@ TEST_F_TIMEOUT(fixes, store_beside_inaccessible, 60)
 	EXPECT_EQ(wait_fence(g, g->fence, 10), 0);
 	EXPECT_EQ(((uint32_t *)self->huge)[PAGE / 4], 4711);
 	ASSERT_EQ(mprotect(half, HUGE / 2, PROT_READ | PROT_WRITE), 0);
+}
+
+/* The copy engine hangs until the driver resets the GPU. */
+static void *prefetch(void *arg)
+{
+	struct gpu *g = arg;
+
+	to_vram(g, g->mem, NPAGES * PAGE);
+	return NULL;
+}
+
+/* A copy to VRAM fails: the process still has its data. */
+TEST_F_TIMEOUT(fixes, copy_there_fails, 60)
+{
+	struct gpu *g = &self->gpu;
+	pthread_t thread;
+
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, prefetch, g), 0);
+	pthread_join(thread, NULL);
+	put(g->door, DOOR_HOLD, 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/* A copy back fails: the CPU gets SIGBUS or the data, but no other data. */
+TEST_F_TIMEOUT(fixes, copy_back_fails, 60)
+{
+	struct gpu *g = &self->gpu;
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g, g->mem, PAGE), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		put(g->door, DOOR_HOLD, 1);
+		_exit(*(volatile uint32_t *)g->mem != pattern(0, 1));
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	put(g->door, DOOR_HOLD, 0);
+	EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
 }
 
 /*

@@ -29,6 +29,7 @@ struct gpu {
 	int drm;
 	volatile uint8_t *door;
 	uint32_t vm, queue, region;
+	bool hidden;			/* the BAR is smaller than VRAM */
 	struct drm_xe_engine_class_instance engine;
 	uint32_t *batch, *end;		/* the next batch, and where its next command is */
 	volatile uint64_t *fence;	/* behind the batch */
@@ -132,8 +133,11 @@ static inline bool open_files(struct gpu *self)
 	if (!query(self, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
 		return false;
 	for (uint32_t i = 0; i < r->num_mem_regions; i++)
-		if (r->mem_regions[i].mem_class == DRM_XE_MEM_REGION_CLASS_VRAM)
+		if (r->mem_regions[i].mem_class == DRM_XE_MEM_REGION_CLASS_VRAM) {
 			self->region = r->mem_regions[i].instance;
+			self->hidden = r->mem_regions[i].cpu_visible_size <
+				       r->mem_regions[i].total_size;
+		}
 	if (!self->region || !gpu_bdf(bdf))
 		return false;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource4", bdf);

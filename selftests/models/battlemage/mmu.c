@@ -110,10 +110,10 @@ void mmu_faults(struct gpu *g, u32 asid)
 	g->faulting[asid / 8] |= BIT(asid % 8);
 }
 
-/* May memory be in the TLB? The bits are set when an entry is made. */
-static u8 *maybe_mapped(struct gpu *g, const u8 *at, u32 level, u8 *bit)
+/* May a page be in the TLB for a process? The bit is set when an entry is made. */
+static u8 *maybe_mapped(struct gpu *g, const u8 *page, u8 *bit)
 {
-	u64 hash = (((uintptr_t)at >> (12 + 9 * level)) * 4 + level) * 0x9e3779b97f4a7c15ULL >> 44;
+	u64 hash = ((uintptr_t)page >> 12) * 0x9e3779b97f4a7c15ULL >> 44;
 
 	*bit = BIT(hash % 8);
 	return &g->mapped[hash % MAPPED / 8];
@@ -188,7 +188,9 @@ u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *r
 		drop(g, t);
 	if (!t->used)
 		*t = (struct tlb){ va >> 12, c->root, 0, c->asid, true, x, p - (va & 4095) };
-	*maybe_mapped(g, t->memory, 0, &bit) |= bit;
+	/* The driver's own copies do not count. */
+	if (c->asid)
+		*maybe_mapped(g, t->memory, &bit) |= bit;
 	return p;
 }
 
@@ -235,7 +237,7 @@ void mmu_copied(struct gpu *g, const u8 *at, u64 len, enum access how)
 	u8 bit, *p;
 
 	for (; page < at + len; page += 4096) {
-		p = maybe_mapped(g, page, 0, &bit);
+		p = maybe_mapped(g, page, &bit);
 		found |= *p & bit;
 		*p &= ~bit;
 	}
@@ -246,8 +248,8 @@ void mmu_copied(struct gpu *g, const u8 *at, u64 len, enum access how)
 			     "the driver copies to a page that a GPU can reach");
 	/* Entries that are legal stay. */
 	for (u32 i = 0; i < TLB_SIZE; i++)
-		if (g->tlb[i].used && within(g->tlb[i].memory, at, len)) {
-			p = maybe_mapped(g, g->tlb[i].memory, 0, &bit);
+		if (g->tlb[i].used && g->tlb[i].asid && within(g->tlb[i].memory, at, len)) {
+			p = maybe_mapped(g, g->tlb[i].memory, &bit);
 			*p |= bit;
 		}
 }

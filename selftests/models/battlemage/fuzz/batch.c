@@ -46,7 +46,23 @@ static u16 fill_batch(struct rec *r, u8 *data)
 	return len + 4;
 }
 
-const struct kind kinds[] = { { run_batch, fill_batch }, { run_batch, fill_batch }, COMMON_KINDS };
+/* argument: where in VRAM the page is, 128: nowhere; value: which page of the process */
+static void run_pte(struct gpu *g, const struct rec *r)
+{
+	u64 pte = r->arg & 128 ? 0 : (DATA + (r->arg & 31) * 0x1000) | 0xc03;
+
+	memcpy(g->vram + TABLES(1) + 0x4000 + r->value % 8 * 8, &pte, 8);
+}
+
+static u16 fill_pte(struct rec *r, u8 *data)
+{
+	r->value = rnd(8);
+	r->arg = rnd(4) ? rnd(32) : 128;
+	return 0;
+}
+
+const struct kind kinds[] = { { run_batch, fill_batch }, { run_batch, fill_batch },
+			      { run_pte, fill_pte }, COMMON_KINDS };
 const unsigned int nkinds = ARRAY_SIZE(kinds);
 
 const u64 values[] = { 0, 1, 3, 0xc03, DATA | 0xc03, DATA | 3, 0x200, 0x83, BIT(21), BIT(22),

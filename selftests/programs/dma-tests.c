@@ -7,7 +7,6 @@
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 /*
@@ -1192,46 +1191,6 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 					   PAGE - SLOT, round));
 	}
 	close(imp.fd);
-}
-
-/* A core dump has the data of the pages that a device reaches by their alias. */
-TEST_F_TIMEOUT(dma, core_dump, 120)
-{
-	const struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
-	int status, fd, n = 8;
-	struct stat st;
-	char *core;
-	pid_t pid;
-	off_t at;
-
-	ASSERT_TRUE(write_file("/proc/sys/kernel/core_pattern", "/tmp/core"));
-	pid = spawn();
-	ASSERT_GE(pid, 0);
-	if (!pid) {
-		self->exp[0] = open_exporter(0);
-		if (setrlimit(RLIMIT_CORE, &limit) ||
-		    !export_pages(self->exp[0], self->mem, n, 5) ||
-		    reg(self->imp[0], self->mem, NPAGES) != (int)self->shape ||
-		    fault(self, self->imp[0], self->mem, n, EDU_HMM_WRITE) ||
-		    how(self, self->imp[0], self->mem) != self->how[0])
-			_exit(1);
-		abort();
-	}
-	ASSERT_EQ(waitpid(pid, &status, 0), pid);
-	ASSERT_TRUE(WIFSIGNALED(status) && WCOREDUMP(status));
-	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
-
-	fd = open("/tmp/core", O_RDONLY);
-	ASSERT_EQ(fstat(fd, &st), 0);
-	core = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	ASSERT_NE(core, MAP_FAILED);
-	for (at = 0; at + n * PAGE <= st.st_size; at += PAGE)
-		if (filled(core + at, 0, n * PAGE, 5))
-			break;
-	EXPECT_LE(at + n * PAGE, st.st_size);
-	munmap(core, st.st_size);
-	close(fd);
-	unlink("/tmp/core");
 }
 
 /* The child of the next test: its RAM is swapped, its device memory stays. Return: 0, or the line that failed */

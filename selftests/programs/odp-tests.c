@@ -421,6 +421,8 @@ TEST_F_TIMEOUT(odp, write_upgrade, 120)
 	pid_t pid;
 
 	fill(self->mem, 4 * PAGE, 1);
+	/* This drains the LRU batches of all processors. A page in a batch would be copied. */
+	ASSERT_TRUE(write_file("/proc/sys/vm/drop_caches", "1"));
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)

@@ -103,4 +103,65 @@ TEST_F_TIMEOUT(unbind, exit, 120)
 	EXPECT_EQ(xe_tainted(), self->tainted);
 }
 
+/* The same with a userptr, which has a notifier of its own. */
+TEST_F_TIMEOUT(unbind, userptr, 120)
+{
+	char *at = xe_memory(CHUNK, false);
+
+	close(self->xe.fd);
+	ASSERT_TRUE(sysfs(DRIVER "/bind", self->bdf));
+	ASSERT_NE(at, NULL);
+	ASSERT_TRUE(xe_open(&self->xe));
+	ASSERT_EQ(xe_bind_to(&self->xe, DRM_XE_VM_BIND_OP_MAP_USERPTR,
+			     DRM_XE_VM_BIND_FLAG_IMMEDIATE, at, CHUNK, self->mem), 0);
+	ASSERT_EQ(xe_store(&self->xe, at + 64, 0x55555555), 0);
+	EXPECT_EQ(xe_word(self->mem + 64), 0x55555555);
+	ASSERT_TRUE(sysfs(DRIVER "/unbind", self->bdf));
+	EXPECT_EQ(munmap(self->mem, CHUNK), 0);
+	EXPECT_EQ(close(self->xe.fd), 0);
+	EXPECT_EQ(xe_tainted(), self->tainted);
+}
+
+/* The GPU is unbound while a process maps memory, uses it from the GPU, and unmaps it. */
+TEST_F_TIMEOUT(unbind, race, 120)
+{
+	int status, ready[2];
+	char c = 0;
+	pid_t pid;
+
+	close(self->xe.fd);
+	ASSERT_TRUE(sysfs(DRIVER "/bind", self->bdf));
+	ASSERT_EQ(pipe(ready), 0);
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid) {
+		struct xe x;
+
+		if (!xe_open(&x))
+			_exit(2);
+		x.seconds = 5;
+		for (int i = 0; ; i++) {
+			char *p = xe_memory(CHUNK, false);
+
+			if (!p)
+				_exit(3);
+			memset(p, i, CHUNK);
+			if ((variant->vram && xe_to_vram(&x, p, CHUNK)) ||
+			    xe_store(&x, p + PAGE, 0x44444444))
+				break;
+			munmap(p + CHUNK / 2, CHUNK / 2);
+			munmap(p, CHUNK / 2);
+			if (i == 3 && write(ready[1], "", 1) != 1)
+				_exit(4);
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(read(ready[0], &c, 1), 1);
+	usleep(30000);
+	ASSERT_TRUE(sysfs(DRIVER "/unbind", self->bdf));
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(xe_tainted(), self->tainted);
+}
+
 TEST_HARNESS_MAIN

@@ -24,7 +24,8 @@
 
 #define PAGE		4096UL
 #define CHUNK		(2UL << 20)	/* the largest range of xe */
-#define PAT_UNCACHED	2		/* 1-way coherent, in the tables of Xe2 */
+#define PAT_MIRROR	2		/* in the tables of Xe2 */
+#define PAT_USERPTR	1		/* coherent */
 #define DONE		0x600dULL
 #define SECOND		1000000000LL
 
@@ -104,7 +105,9 @@ static inline int xe_wait(struct xe *x, volatile uint64_t *done, uint32_t queue)
 	return ioctl(x->fd, DRM_IOCTL_XE_WAIT_USER_FENCE, &w) ? -errno : 0;
 }
 
-static inline int xe_bind(struct xe *x, uint32_t op, uint32_t flags, const void *p, uint64_t size)
+/* @from: the memory that a userptr maps to @p */
+static inline int xe_bind_to(struct xe *x, uint32_t op, uint32_t flags, const void *p, uint64_t size,
+			     const void *from)
 {
 	static _Thread_local volatile uint64_t done __attribute__((aligned(8)));
 	struct drm_xe_sync sync = {
@@ -114,13 +117,22 @@ static inline int xe_bind(struct xe *x, uint32_t op, uint32_t flags, const void 
 	struct drm_xe_vm_bind b = {
 		.vm_id = x->vm, .num_binds = 1, .num_syncs = 1, .syncs = (uintptr_t)&sync,
 		.bind = { .addr = (uintptr_t)p, .range = size, .op = op, .flags = flags,
-			  .pat_index = PAT_UNCACHED },
+			  .pat_index = PAT_MIRROR },
 	};
 
 	if (op == DRM_XE_VM_BIND_OP_PREFETCH)
 		b.bind.prefetch_mem_region_instance = x->vram;
+	if (op == DRM_XE_VM_BIND_OP_MAP_USERPTR) {
+		b.bind.userptr = (uintptr_t)from;
+		b.bind.pat_index = PAT_USERPTR;
+	}
 	done = 0;
 	return ioctl(x->fd, DRM_IOCTL_XE_VM_BIND, &b) ? -errno : xe_wait(x, &done, 0);
+}
+
+static inline int xe_bind(struct xe *x, uint32_t op, uint32_t flags, const void *p, uint64_t size)
+{
+	return xe_bind_to(x, op, flags, p, size, NULL);
 }
 
 static inline int xe_to_vram(struct xe *x, const void *p, size_t size)

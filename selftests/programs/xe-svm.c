@@ -889,7 +889,7 @@ TEST_F_TIMEOUT(fixes, copy_back_fails, 60)
 
 /*
  * All memory in VRAM comes back when the driver is unbound. With its last page the driver's pagemap
- * goes, which must not be used any more. This crashes the kernel now and then.
+ * goes, which must not be used any more.
  */
 TEST_F(fixes, unbind_with_pages)
 {

@@ -704,8 +704,9 @@ FIXTURE_TEARDOWN(peer)
 	close_gpu(_metadata, &self->gpu);
 }
 
+/* split: a VMA ends in the middle, so that the page table has an entry for each page */
 static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, char *mem,
-		       size_t size)
+		       size_t size, bool split)
 {
 	uint64_t refused;
 
@@ -713,6 +714,8 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *se
 	ASSERT_EQ(edu_register(&self->peer, mem, size), 0);
 	ASSERT_EQ(to_vram(&self->gpu, mem, size), 0);
 	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	if (split)
+		ASSERT_EQ(madvise(mem + size / 2, size / 2, MADV_DONTDUMP), 0);
 	ASSERT_EQ(edu_fault(&self->peer, mem, size, &refused), 0);
 	EXPECT_EQ(!refused, self->peer.reached != EDU_HMM_RAM);
 	exchange(_metadata, &self->peer, mem, size);
@@ -721,7 +724,7 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *se
 /* Pages in VRAM stay there when a peer reads and writes them, by BAR 2. */
 TEST_F(peer, small_pages)
 {
-	read_write(_metadata, self, self->gpu.mem, NPAGES * PAGE);
+	read_write(_metadata, self, self->gpu.mem, NPAGES * PAGE, false);
 }
 
 TEST_F(peer, huge_page)
@@ -729,7 +732,15 @@ TEST_F(peer, huge_page)
 	char *mem = map(HUGE, MADV_HUGEPAGE);
 
 	ASSERT_NE(mem, MAP_FAILED);
-	read_write(_metadata, self, mem, HUGE);
+	read_write(_metadata, self, mem, HUGE, false);
+}
+
+TEST_F(peer, huge_page_in_parts)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	read_write(_metadata, self, mem, HUGE, true);
 }
 
 /* The GPU and a peer write to the same memory in VRAM. */

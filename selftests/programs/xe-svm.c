@@ -866,38 +866,6 @@ static void *prefetch(void *arg)
 	return NULL;
 }
 
-/* A copy to VRAM fails: the process still has its data. */
-TEST_F_TIMEOUT(fixes, copy_there_fails, 60)
-{
-	struct gpu *g = &self->gpu;
-	pthread_t thread;
-
-	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, prefetch, g), 0);
-	pthread_join(thread, NULL);
-	put(g->door, DOOR_HOLD, 0);
-	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
-}
-
-/* A copy back fails: the CPU gets SIGBUS or the data, but no other data. */
-TEST_F_TIMEOUT(fixes, copy_back_fails, 60)
-{
-	struct gpu *g = &self->gpu;
-	int status = -1;
-	pid_t child;
-
-	ASSERT_EQ(to_vram(g, g->mem, PAGE), 0);
-	child = fork();
-	ASSERT_GE(child, 0);
-	if (!child) {
-		put(g->door, DOOR_HOLD, 1);
-		_exit(*(volatile uint32_t *)g->mem != pattern(0, 1));
-	}
-	ASSERT_EQ(waitpid(child, &status, 0), child);
-	put(g->door, DOOR_HOLD, 0);
-	EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
-}
-
 /*
  * All memory in VRAM comes back when the driver is unbound. With its last page the driver's pagemap
  * goes, which must not be used any more. Without KASAN only a crash now and then shows that it is.

@@ -857,15 +857,6 @@ TEST_F_TIMEOUT(fixes, store_beside_inaccessible, 60)
 	ASSERT_EQ(mprotect(half, HUGE / 2, PROT_READ | PROT_WRITE), 0);
 }
 
-/* The copy engine hangs until the driver resets the GPU. */
-static void *prefetch(void *arg)
-{
-	struct gpu *g = arg;
-
-	to_vram(g, g->mem, NPAGES * PAGE);
-	return NULL;
-}
-
 /*
  * All memory in VRAM comes back when the driver is unbound. With its last page the driver's pagemap
  * goes, which must not be used any more. Without KASAN only a crash now and then shows that it is.

@@ -7,6 +7,7 @@
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
+#include <sys/wait.h>
 
 /*
  * Longer than the 100 ms after which the device would write to a page that it must not use any
@@ -1190,6 +1191,56 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 					   PAGE - SLOT, round));
 	}
 	close(imp.fd);
+}
+
+/* The child of the next test: its RAM is swapped, its device memory stays. Return: 0, or the line that failed */
+static int swapped(FIXTURE_DATA(dma) *self)
+{
+	const size_t size = 16 << 20;
+	char *ram = anon(size);
+
+	self->exp[0] = open_exporter(0);
+	if (!ram || !write_file("/tmp/cgroup/small/cgroup.procs", "0"))
+		return __LINE__;
+	fill(self->mem, NPAGES * PAGE, 6);
+	for (int i = 0; i < NPAGES; i += 2)
+		if (mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE, self->buf, 1) != 1)
+			return __LINE__;
+	if (reg(self->imp[0], self->mem, NPAGES) != (int)self->shape)
+		return __LINE__;
+	for (int round = 0; round < 2; round++) {
+		fill(ram, size, round);
+		if (fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
+		    how(self, self->imp[0], self->mem) != self->how[0])
+			return __LINE__;
+		if (!filled(ram, 0, size, round))
+			return __LINE__;
+	}
+	return filled(self->mem, 0, NPAGES * PAGE, 6) ? 0 : __LINE__;
+}
+
+/* A cgroup has less RAM than its process uses, beside device memory that is reached by alias. */
+TEST_F_TIMEOUT(dma, swap_limit, 300)
+{
+	char peak[32] = {};
+	int fd;
+	pid_t pid;
+
+	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null &&"
+			 "swapon /dev/zram0 && mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&"
+			 "echo +memory >/tmp/cgroup/cgroup.subtree_control && mkdir /tmp/cgroup/small &&"
+			 "echo 4M >/tmp/cgroup/small/memory.max"), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(swapped(self));
+	EXPECT_TRUE(well(pid));
+	fd = open("/tmp/cgroup/small/memory.swap.peak", O_RDONLY);
+	EXPECT_GT(read(fd, peak, sizeof(peak) - 1), 0);
+	EXPECT_GT(atol(peak), 4 << 20);
+	close(fd);
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+	EXPECT_EQ(system("rmdir /tmp/cgroup/small && umount /tmp/cgroup && swapoff /dev/zram0 && modprobe -r zram"), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -761,7 +761,7 @@ TEST_F(peer, with_gpu)
 		EXPECT_EQ(((uint32_t *)g->mem)[i], 6 + i);
 }
 
-/* ---- bugs of the base: these tests fail without the fixes ---- */
+/* ---- bugs of the base, which 1-xe-fixes fixes ---- */
 
 FIXTURE(fixes)
 {

@@ -78,6 +78,11 @@ struct edu_hmm_register {
  * array, and no aliases. Other pages are entered if they are present.
  */
 #define EDU_HMM_ODD		(1U << 4)
+/*
+ * DMA: the CPU copies in place of the engine, to or from the page that the device page table has.
+ * The bytes lie in one page. Not with EDU_HMM_ASYNC.
+ */
+#define EDU_HMM_CPU		(1U << 5)
 
 /**
  * struct edu_hmm_fault - enter pages into the device page table
@@ -145,7 +150,7 @@ struct edu_hmm_state {
  * @addr: (in) address within the range
  * @ptr: (in) buffer of the caller, source or destination of the bytes
  * @len: (in) number of bytes
- * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_ASYNC
+ * @flags: (in) EDU_HMM_WRITE, EDU_HMM_NO_FAULT, EDU_HMM_ASYNC, EDU_HMM_CPU
  * @pad: zero
  *
  * The device takes 100 ms for a transfer of up to 2048 bytes. Each access takes two transfers, the

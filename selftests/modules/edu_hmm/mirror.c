@@ -465,8 +465,8 @@ static void edu_start(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 		memcpy(edu->staging, local, piece->len);
 }
 
-/* Start the memory's part of a transfer. The piece lies in one page and fits into the buffer. */
-static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
+/* Fault until the page of @piece is in the device page table. Then m->lock is held. */
+static int edu_lock_page(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 {
 	bool write = piece->flags & EDU_HMM_WRITE;
 	unsigned long idx = PHYS_PFN(piece->addr - m->start);
@@ -474,19 +474,10 @@ static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 	u64 refused = 0;
 	int ret;
 
-	if (m->edu->stuck)
-		return -EIO;
-	if (write) {
-		if (copy_from_user(m->edu->staging, u64_to_user_ptr(piece->ptr), piece->len))
-			return -EFAULT;
-		ret = edu_stage(m->edu, piece->len, EDU_FROM_MEMORY);
-		if (ret)
-			return ret;
-	}
 	for (;;) {
 		mutex_lock(&m->lock);
 		if (edu_present(m, idx) && (!write || edu_writable(m, idx)))
-			break;
+			return 0;
 		mutex_unlock(&m->lock);
 		if (piece->flags & EDU_HMM_NO_FAULT)
 			return -ENOENT;
@@ -496,6 +487,25 @@ static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 		if (ret)
 			return ret;
 	}
+}
+
+/* Start the memory's part of a transfer. The piece lies in one page and fits into the buffer. */
+static int edu_begin(struct edu_mirror *m, const struct edu_hmm_dma *piece)
+{
+	int ret;
+
+	if (m->edu->stuck)
+		return -EIO;
+	if (piece->flags & EDU_HMM_WRITE) {
+		if (copy_from_user(m->edu->staging, u64_to_user_ptr(piece->ptr), piece->len))
+			return -EFAULT;
+		ret = edu_stage(m->edu, piece->len, EDU_FROM_MEMORY);
+		if (ret)
+			return ret;
+	}
+	ret = edu_lock_page(m, piece);
+	if (ret)
+		return ret;
 	edu_start(m, piece);
 	mutex_unlock(&m->lock);
 	return 0;
@@ -520,6 +530,45 @@ static int edu_end(struct edu_mirror *m, const struct edu_hmm_dma *piece)
 	return ret;
 }
 
+/* EDU_HMM_CPU. Invalidation waits for m->lock, as it waits for the engine. */
+static int edu_copy(struct edu_mirror *m, const struct edu_hmm_dma *cmd)
+{
+	unsigned long idx = PHYS_PFN(cmd->addr - m->start);
+	bool write = cmd->flags & EDU_HMM_WRITE;
+	void *buf __free(kfree) = NULL;
+	struct page *page;
+	void *at;
+	int ret;
+
+	if (cmd->len > PAGE_SIZE - offset_in_page(cmd->addr) || cmd->flags & EDU_HMM_ASYNC)
+		return -EINVAL;
+	buf = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!buf)
+		return -ENOMEM;
+	guard(rwsem_read)(&m->edu->gone_lock);
+	ret = edu_check(m, cmd->addr, cmd->len);
+	if (ret)
+		return ret;
+	if (write && copy_from_user(buf, u64_to_user_ptr(cmd->ptr), cmd->len))
+		return -EFAULT;
+	ret = edu_lock_page(m, cmd);
+	if (ret)
+		return ret;
+	m->stats.transfers++;
+	page = hmm_pfn_to_page(m->map.pfn_list[idx]);
+	if (!(m->map.pfn_list[idx] & HMM_PFN_DMA_MAPPED))
+		page = edu_memory_backing(page);
+	at = page_address(page) + offset_in_page(cmd->addr);
+	if (write)
+		memcpy(at, buf, cmd->len);
+	else
+		memcpy(buf, at, cmd->len);
+	mutex_unlock(&m->lock);
+	if (!write && copy_to_user(u64_to_user_ptr(cmd->ptr), buf, cmd->len))
+		return -EFAULT;
+	return 0;
+}
+
 static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 {
 	struct edu *edu = m->edu;
@@ -529,8 +578,11 @@ static int edu_ioctl_dma(struct edu_mirror *m, void __user *arg)
 
 	if (copy_from_user(&cmd, arg, sizeof(cmd)))
 		return -EFAULT;
-	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_ASYNC) || cmd.pad)
+	if (cmd.flags & ~(EDU_HMM_WRITE | EDU_HMM_NO_FAULT | EDU_HMM_ASYNC | EDU_HMM_CPU) ||
+	    cmd.pad)
 		return -EINVAL;
+	if (cmd.flags & EDU_HMM_CPU)
+		return edu_copy(m, &cmd);
 
 	ACQUIRE(mutex_intr, call)(&m->call);
 	ret = ACQUIRE_ERR(mutex_intr, &call);

@@ -262,7 +262,7 @@ static int some_way(struct thread *t) { return rnd(t, 3) ? rnd(t, WAYS) : IMPORT
 static bool may_fail(int way, int r)
 {
 	return r == -ENODEV || r == -ENXIO || r == -EBADF || r == -ENOSYS ||
-	       r == -ENOMEM ||
+	       r == -ENOMEM || (way >= PROCESS_VM && r == -EFAULT) ||
 	       (way == EXPORTER && (r == -EAGAIN || r == -EBUSY || r == -EFAULT || r == -ENOENT));
 }
 
@@ -418,6 +418,8 @@ static void move(struct thread *t, int p, int n)
 			r = fault(importers[rnd(t, 4)], p, n, o == 4 ? EDU_HMM_WRITE : 0);
 		else
 			r = madvise(at(p), n * PAGE, MADV_PAGEOUT) ? -errno : 0;
+		if (o == 2)
+			mirror(exporters[0], HMM_DMIRROR_FLAGS, p, t->buf, 0);
 		note(t, p, n, what[o], n, r);
 	}
 }

@@ -1193,7 +1193,7 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 	close(imp.fd);
 }
 
-/* The child of the next test: its RAM is swapped, its device memory stays. Return: 0, or the line that failed */
+/* In the child of the next test. Return: 0, or the line that failed. */
 static int swapped(FIXTURE_DATA(dma) *self)
 {
 	const size_t size = 16 << 20;
@@ -1204,7 +1204,8 @@ static int swapped(FIXTURE_DATA(dma) *self)
 		return __LINE__;
 	fill(self->mem, NPAGES * PAGE, 6);
 	for (int i = 0; i < NPAGES; i += 2)
-		if (mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE, self->buf, 1) != 1)
+		if (mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE,
+			   self->buf, 1) != 1)
 			return __LINE__;
 	if (reg(self->imp[0], self->mem, NPAGES) != (int)self->shape)
 		return __LINE__;
@@ -1226,10 +1227,11 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	int fd;
 	pid_t pid;
 
-	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null &&"
-			 "swapon /dev/zram0 && mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&"
-			 "echo +memory >/tmp/cgroup/cgroup.subtree_control && mkdir /tmp/cgroup/small &&"
-			 "echo 4M >/tmp/cgroup/small/memory.max"), 0);
+	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize &&"
+			 "mkswap /dev/zram0 >/dev/null && swapon /dev/zram0 &&"
+			 "mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&"
+			 "echo +memory >/tmp/cgroup/cgroup.subtree_control &&"
+			 "mkdir /tmp/cgroup/small && echo 4M >/tmp/cgroup/small/memory.max"), 0);
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)
@@ -1240,7 +1242,8 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	EXPECT_GT(atol(peak), 4 << 20);
 	close(fd);
 	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
-	EXPECT_EQ(system("rmdir /tmp/cgroup/small && umount /tmp/cgroup && swapoff /dev/zram0 && modprobe -r zram"), 0);
+	EXPECT_EQ(system("rmdir /tmp/cgroup/small && umount /tmp/cgroup &&"
+			 "swapoff /dev/zram0 && modprobe -r zram"), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -881,19 +881,4 @@ TEST_F_TIMEOUT(fixes, unbind_with_pages, 60)
 	}
 }
 
-/* The driver is unbound while a process has an address space with memory in VRAM. */
-TEST_F(fixes, unbind_in_use)
-{
-	struct gpu *g = &self->gpu;
-
-	ASSERT_EQ(gpu_store(g, g->mem, pattern(0, 1)), 0);
-	ASSERT_TRUE(driver(self->bdf, "unbind"));
-	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
-	/* This ends the address space. The kernel must not use what unbinding has freed. */
-	ASSERT_EQ(munmap(g->mem, NPAGES * PAGE), 0);
-	close_drm(g);
-	pause_ms(500);
-	ASSERT_TRUE(driver(self->bdf, "bind"));
-}
-
 TEST_HARNESS_MAIN

@@ -16,7 +16,7 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export series-page boot kernels topology report check-scripts clean distclean help deps base
-.PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-fuzz kernel-unpatched
+.PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 all: kernel-feature ## build the base with 1-hmm-p2p, boot six topologies, print how device memory was reached
 	@scripts/run.sh
@@ -49,7 +49,7 @@ bench-compare: ## compare the last `make bench` with the one before, or with FIL
 soak: ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
 	@$(MAKE) -k mutants soak-runs
 
-soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-fuzz kernel-unpatched
+soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
@@ -86,15 +86,12 @@ kernel-normal: tree
 kernel-debug: tree
 	@scripts/kernel.sh build debug
 
-# These three are only for soak.
+# These two are only for soak.
 kernel-debug-gpu: tree
 	@scripts/kernel.sh build debug-gpu
 
 kernel-kcsan: tree
 	@scripts/kernel.sh build kcsan
-
-kernel-fuzz: tree
-	@scripts/kernel.sh build fuzz
 
 kernel-unpatched: base
 	@scripts/kernel.sh build unpatched

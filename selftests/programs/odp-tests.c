@@ -988,7 +988,7 @@ TEST_F_TIMEOUT(odp, exporter_unbind, 120)
 	EXPECT_COUNTS(fd, NPAGES, reach ? 2 * n : 0, reach ? 0 : 2 * n);
 }
 
-/* Device private pages of a driver without the op migrate, as they do without the patches, and are counted. */
+/* Device private pages of a driver without the op migrate and are counted. */
 TEST_F_TIMEOUT(odp, no_exporter, 120)
 {
 	struct edu_hmm_migrate migrate = { .addr = (uintptr_t)self->mem, .npages = 8 };

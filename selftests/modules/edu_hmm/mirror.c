@@ -309,10 +309,11 @@ free_dma:
 /* Undo edu_ioctl_register(), with gone_lock held. */
 static void edu_unregister(struct edu_mirror *m)
 {
+	/* As long as the notifier is there, no mapped page is freed. */
+	m->backend->unmap(m);
 	/* A umem has a notifier of its own. */
 	if (m->notifier.mm)
 		mmu_interval_notifier_remove(&m->notifier);
-	m->backend->unmap(m);
 	kvfree(m->dma);
 	mmdrop(m->mm);
 }

@@ -34,7 +34,7 @@ check-self: tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
 mutants: tree ## break the patches line by line, and print which test notices: all mutants, or MUTANTS="..."; continues where it stopped
-	@scripts/mutants.sh $(MUTANTS)
+	@scripts/mutants.py $(MUTANTS)
 
 mutants-sample: tree ## the same as mutants, for N random places in lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)

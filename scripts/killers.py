@@ -4,7 +4,7 @@
 
 usage: killers.py DIR [WHY]    WHY: why the mutant is expected to hang its test. Without WHY a time limit is no proof
 
-Used by mutants.sh. If no test was running, the name is "timeout" or "boot".
+Used by mutants.py. If no test was running, the name is "timeout" or "boot".
 """
 
 import json

@@ -1,0 +1,607 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Break the patches line by line and prove that the tests notice.
+
+usage: [FRESH=1] [JOBS=N] mutants.py [MUTANT...]
+
+Tests each mutant in selftests/mutants/*.patch, or only the named ones ('odp-*' is a
+pattern), and prints the test that killed it.
+
+A mutant is a diff that breaks one line. It applies to build/tree, or to this
+repository if it breaks a driver of selftests/modules. The first line above the diff
+says what is broken. The header lines are
+  Patch: SERIES SUBJECT              the patch whose line it breaks, or
+  Base: FILE                         the file, if no patch touches the line, or
+  Module: NAME                       the driver
+  Suite: SUITE                       the suite that must notice (default: hmm)
+  Run: KERNEL TOPOLOGY ARGUMENTS     a run to do, as in the suite's file runs; may
+                                     be repeated
+  Killed-by: TEST...                 one of these must fail, or the guest must crash
+  Hangs: WHY                         reaching a time limit in such a test counts, too;
+                                     otherwise it does not, because a busy machine
+                                     may cause it
+  Survives: WHY                      in place of Killed-by: the proof that no test can
+                                     notice
+
+All runs of a mutant use the same kernel. After a run that kills the mutant, the others
+are left out. A run should name the tests that must notice, because other tests only
+take time.
+
+One kernel has all mutants that change only the bodies of functions: each such function
+once for each mutant. The boot parameter hmm_mutant=K selects one, 0 none. JOBS guests
+(default: one a processor) run at a time. The other mutants, of data, macros and scripts,
+are built one by one. First, the kernel without a mutant has to pass all tests that the
+runs name. All is built in build/mutants, a clone of build/tree with its own kernels.
+Results are in results/mutants/NAME. A run that reaches a time limit is repeated once
+with double limits, unless the mutant has a line Hangs.
+
+You may stop the script at any time. It continues where it stopped, because verdicts
+are kept in selftests/mutants/verdicts (commit them). A mutant is repeated with FRESH=1,
+or if one of these has changed: the mutant, the files that it breaks, the program run of
+its suite, the programs of the suite and of selftests/programs that its runs name, and
+the programs that those start. If only comments, other patches, models or scripts
+change, a mutant is not repeated. The last line is "N passed, N failed, N skipped" for
+all mutants.
+
+exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
+does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
+"""
+import concurrent.futures
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from killers import killers
+
+TOP = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("BUILD") or TOP / "build").resolve()
+CACHE = Path(os.environ.get("HMM_P2P_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hmm-p2p")
+MUTANTS, RESULTS, UPSTREAM = TOP / "selftests/mutants", TOP / "results/mutants", BUILD / "tree"
+# Kernels are built in WORK. The guests have a BUILD of their own, because the tree is edited for the next mutant meanwhile.
+WORK = BUILD / "mutants"
+TREE, GUEST, MODULES, VERDICTS = WORK / "tree", WORK / "guest", WORK / "selftests/modules", MUTANTS / "verdicts"
+HOME = "mm/hmm.c"  # the boot parameter is defined there
+TIMEOUT = 124
+JOBS = int(os.environ.get("JOBS") or os.cpu_count())
+LIMITS = {"BOOT_TIMEOUT": "30", "TEST_TIMEOUT": "120", "SILENCE_TIMEOUT": "120"}
+started = float(os.environ.get("STARTED") or time.time())
+running, keeping = set(), threading.Lock()
+
+
+def stop(code):
+    """End what runs, and exit: also from a thread."""
+    for process in list(running):
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+        except ProcessLookupError:
+            pass
+    os._exit(code)
+
+
+def die(text):
+    print(f"mutants.py: {text}", file=sys.stderr, flush=True)
+    stop(2)
+
+
+def step(text):
+    seconds = int(time.time() - started)
+    print(f"[{seconds // 60:3}:{seconds % 60:02}] {text}", file=sys.stderr, flush=True)
+
+
+def call(command, **env):
+    """Run it as a process group of its own, so that an interrupt ends all of it. Return its exit code and output."""
+    process = subprocess.Popen([str(word) for word in command], env=dict(os.environ, **{k: str(v) for k, v in env.items()}),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True)
+    running.add(process)
+    out = process.communicate()[0]
+    running.discard(process)
+    return process.returncode, out
+
+
+def git(where, *words):
+    code, out = call(["git", "-C", where, *words], GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_NOSYSTEM="1",
+                     GIT_CEILING_DIRECTORIES=BUILD)
+    if code:
+        raise RuntimeError(f"git {' '.join(map(str, words))}: {out}")
+    return out
+
+
+class Mutant:
+    def __init__(self, path):
+        self.name, self.path, self.text = path.stem, path, path.read_text()
+        head = self.text.split("\n--- ")[0]
+        self.headers = {}
+        for key, value in re.findall(r"^([A-Z][a-z-]+): *(.*)$", head, re.M):
+            self.headers.setdefault(key, []).append(value)
+        self.files = re.findall(r"^\+\+\+ b/(.*)", self.text, re.M)
+        self.suite = self.headers.get("Suite", ["hmm"])[0]
+        self.runs = [run.split() for run in self.headers.get("Run", [])]
+        self.module = "Module" in self.headers
+        self.expected = self.headers.get("Killed-by", [""])[0].split()
+        self.survives = self.headers.get("Survives", [None])[0]
+        self.hangs = "Hangs" in self.headers
+        self.number = None
+
+    def check(self, subjects):
+        head, wrong = self.headers, None
+        kernels = re.findall(r"^([\w-]+)[ \t]", (TOP / "kernel-config/kernels").read_text(), re.M)
+        if self.module:
+            if not (TOP / "selftests/modules" / head["Module"][0]).is_dir():
+                wrong = f"no such driver: {head['Module'][0]}"
+        elif "Base" in head:
+            if not (UPSTREAM / head["Base"][0]).is_file():
+                wrong = f"no such file in build/tree: {head['Base'][0]}"
+        elif head.get("Patch", [""])[0] not in subjects:
+            wrong = f"no such patch in build/tree: {head.get('Patch', [''])[0]}"
+        if not os.access(TOP / "selftests/suites" / self.suite / "run", os.X_OK):
+            wrong = f"no suite {self.suite} that runs in a guest"
+        elif not self.runs:
+            wrong = "no line Run:"
+        elif len(head.get("Killed-by", [])) + len(head.get("Survives", [])) != 1:
+            wrong = "one line Killed-by: or one Survives: is needed"
+        elif len({run[0] for run in self.runs}) > 1:
+            wrong = "runs of more than one kernel"
+        for kernel, topology, *_ in self.runs:
+            if kernel in ("unpatched", "feature"):
+                wrong = f"the source of the kernel {kernel} is not build/tree, which mutants break"
+            elif kernel not in kernels:
+                wrong = f"no kernel {kernel} in kernel-config/kernels"
+            elif not (TOP / "selftests/topologies" / topology).is_file():
+                wrong = f"no topology {topology}"
+        if wrong:
+            die(f"{self.path}: {wrong}")
+
+    def apply(self, where):
+        return call(["git", "-C", where, "apply", self.path], GIT_CEILING_DIRECTORIES=where.parent)[0] == 0
+
+
+# What a verdict depends on.
+
+@functools.lru_cache(None)
+def contents(name):
+    """a file of the series (tree/NAME) or of this repository; C without comments and white space"""
+    text = git(TREE, "show", f"HEAD:{name[5:]}") if name[:5] == "tree/" else (TOP / name).read_text(errors="replace")
+    if name[-2:] in (".c", ".h"):
+        text = re.sub(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', lambda m: m[1] or "", text, flags=re.S)
+        text = re.sub(r"\s+", " ", text)
+    return text
+
+
+@functools.lru_cache(None)
+def tree_files():
+    return set(git(TREE, "ls-files").split("\n"))
+
+
+def tests_of(suite, words):
+    """The programs that these arguments name, and those that they start as /suites/SUITE/NAME, /programs/NAME,
+    /kselftest/mm/NAME or by /guest/kunit."""
+    exists = lambda name: name[5:] in tree_files() if name[:5] == "tree/" else (TOP / name).is_file()
+    found = [f"selftests/suites/{suite}/run"]
+    names = [f"selftests/{folder}/{word}" for word in re.split("[ :,]+", " ".join(words)) for folder in (f"suites/{suite}", "programs")]
+    n = 0
+    while names or n < len(found):
+        for name in (name + end for name in names for end in ("", ".c", ".py")):
+            if name not in found and exists(name):
+                found.append(name)
+        names = []
+        if n < len(found):
+            text = contents(found[n])
+            names = sorted("selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
+                           for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text))
+            for kunit in re.findall("/guest/kunit ([a-z_]+)", text):
+                names += ["tree/" + file for file in tree_files() if file.endswith(f"/{kunit}.c")]
+        n += 1
+    return found
+
+
+def mutant_id(mutant):
+    # Its description, the places of its hunks, and comments beside them do not count.
+    parts = re.findall(r"^(?:Suite|Run|Killed-by|Survives|Hangs):.*|^(?! \s*(?:/?\*|//))[-+ ].*", mutant.text, re.M)
+    files = {f if mutant.module else f"tree/{f}" for f in mutant.files}
+    files |= set(tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]]))
+    return hashlib.sha256("\n".join(parts + [contents(f) for f in sorted(files)]).encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(None)
+def guest_id(suite):
+    h = hashlib.sha256(git(TREE, "rev-parse", "HEAD^{tree}").encode())
+    for folder in ("selftests/guest", "selftests/modules", "selftests/programs", "kernel-config", f"selftests/suites/{suite}"):
+        for path in sorted(p for p in (TOP / folder).rglob("*") if p.is_file()):
+            h.update(str(path).encode() + path.read_bytes())
+    return h.hexdigest()
+
+
+def unmutated_id(run):
+    return hashlib.sha256((guest_id(run[0]) + " ".join(run)).encode()).hexdigest()[:16]
+
+
+def kept():
+    return {row[0]: row[1:] for row in (line.split(" ", 2) for line in VERDICTS.read_text().splitlines())}
+
+
+def keep(mutant, before, verdict):
+    """Record the verdict, unless its inputs changed meanwhile."""
+    with keeping:
+        contents.cache_clear()
+        if mutant_id(mutant) == before:
+            rows = {**kept(), mutant.name: [before, verdict]}
+            temporary = VERDICTS.with_suffix(".new")
+            temporary.write_text("".join(" ".join([name, *rows[name]]) + "\n" for name in sorted(rows)))
+            temporary.rename(VERDICTS)
+
+
+# One kernel for many mutants.
+
+def pieces(text):
+    """[text between functions, (signature, body), text, ...]: the lines of a function begin with its type and end with "}"."""
+    out, between, lines, n = [], [], text.split("\n"), 0
+    while n < len(lines):
+        if lines[n] == "{" and between and between[-1]:
+            at = len(between)
+            while at and between[at - 1] and not re.search(r"[;}]$|\*/$|^#|^\w+:$", between[at - 1]):
+                at -= 1
+            end = lines.index("}", n)
+            out += ["\n".join(between[:at]), ("\n".join(between[at:]), "\n".join(lines[n:end + 1]))]
+            between, n = [], end
+        else:
+            between.append(lines[n])
+        n += 1
+    return out + ["\n".join(between)]
+
+
+def parts_of(signature):
+    """(text before the name, name, parameters, text behind): nothing if the parameters cannot be passed on"""
+    m = re.match(r"([^(]*?\b)(?!__)(\w+)\s*\((.*)\)([^()]*(?:__\w+\([^()]*\))?)$", signature, re.S)
+    return m and (m[1], m[2], m[3], m[4])
+
+
+def arguments(parameters):
+    names = []
+    for p in re.split(r",(?![^(]*\))", parameters):
+        m = re.search(r"\(\s*\*\s*(\w+)\s*\)", p) or re.search(r"(\w+)\s*(?:\[[^]]*\])*\s*$", p)
+        names.append(m[1] if m else "...")
+    return None if "..." in names else [] if parameters.strip() in ("", "void") else names
+
+
+def mergeable(old, new):
+    """The changed functions: {index: body}, or nothing if more than bodies changed."""
+    old, new = pieces(old), pieces(new)
+    changed = {i: b[1] for i, (a, b) in enumerate(zip(old, new)) if a != b and isinstance(a, tuple) and isinstance(b, tuple)}
+    same = len(old) == len(new) and all(a == b or i in changed and a[0] == b[0] for i, (a, b) in enumerate(zip(old, new)))
+    callable_ = lambda sig: parts_of(sig) and arguments(parts_of(sig)[2]) is not None
+    return changed if same and changed and all(callable_(old[i][0]) for i in changed) else None
+
+
+def merged(old, changes):
+    """old with all changes: {number: {index: body}}"""
+    out = pieces(old)
+    for i, piece in enumerate(out):
+        bodies = {n: change[i] for n, change in changes.items() if i in change}
+        if not bodies:
+            out[i] = "\n".join(piece) if isinstance(piece, tuple) else piece
+            continue
+        kind, name, parameters, behind = parts_of(piece[0])
+        plain = re.sub(r"\b(static|inline|__always_inline|extern|noinline)\b\s*", "", kind)
+        args = ", ".join(arguments(parameters))
+        void = re.fullmatch(r"(__\w+\s+)*void\s+", plain)
+        pick = lambda n: f"{{ {name}__m{n}({args}); return; }}" if void else f"return {name}__m{n}({args});"
+        out[i] = f"extern int hmm_mutant;\n{piece[0]};\n" + "".join(
+            f"static noinline __maybe_unused {plain}{name}__m{n}({parameters}){behind}\n{body}\n"
+            for n, body in {0: piece[1], **bodies}.items())
+        out[i] += f"{piece[0]}\n{{\n\tswitch (hmm_mutant) {{\n" + "".join(f"\tcase {n}: {pick(n)}\n" for n in bodies) + \
+            f"\tdefault: {pick(0)}\n\t}}\n}}"
+    return "\n".join(out)
+
+
+def merge(batch):
+    """Edit the tree so that it has all mutants of the batch that can be in one kernel. They get a number."""
+    changes, old = {}, {}
+    for number, mutant in enumerate(batch, 1):
+        root = WORK if mutant.module else TREE
+        with tempfile.TemporaryDirectory(dir=WORK, prefix=".mutants.") as scratch:
+            for file in mutant.files:
+                (Path(scratch) / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / file, Path(scratch) / file)
+            if not all(file[-2:] in (".c", ".h") and file[:6] != "tools/" for file in mutant.files) or not mutant.apply(Path(scratch)):
+                continue
+            found = {root / f: mergeable((root / f).read_text(), (Path(scratch) / f).read_text()) for f in mutant.files}
+        if not found or None in found.values():
+            continue
+        mutant.number = number
+        for path, change in found.items():
+            changes.setdefault(path, {})[number] = change
+    for path, change in changes.items():
+        old[path] = path.read_text()
+        path.write_text(merged(old[path], change))
+    if changes:
+        with (TREE / HOME).open("a") as home:
+            home.write("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
+                       "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
+
+
+# Builds and runs.
+
+def unmutate():
+    git(TREE, "reset", "-q", "--hard")
+    # With a new time stamp. Otherwise make would take the object of the mutant for newer.
+    shutil.rmtree(MODULES, ignore_errors=True)
+    shutil.copytree(TOP / "selftests/modules", MODULES, copy_function=shutil.copyfile)
+
+
+def kernel_sh(*words):
+    return call([TOP / "scripts/kernel.sh", *words], BUILD=WORK, MODULES=MODULES)
+
+
+def boot(kernel, source):
+    """The guests now boot this folder as the kernel."""
+    shutil.rmtree(GUEST / "kernels" / kernel, ignore_errors=True)
+    shutil.move(source, GUEST / "kernels" / kernel)
+    for archive in (GUEST / "initramfs").glob("*.cpio"):
+        archive.unlink()  # as large as the modules of its kernel
+
+
+def build(kernel, batch):
+    """Build the kernel with all mutants that can be in it, and put it where the guests find it."""
+    while True:
+        unmutate()
+        merge(batch)
+        code, out = kernel_sh("build", kernel)
+        if code == 0:
+            break
+        bad = {int(n) for n in re.findall(r"__m([1-9]\d*)[’']", (WORK / f"kernels/{kernel}.log").read_text(errors="replace"))}
+        if not bad or not any(m.number in bad for m in batch):
+            die(f"the unmutated kernel does not build: {out}")
+        for mutant in [m for m in batch if m.number in bad]:
+            batch.remove(mutant)
+            yield mutant, "not ok", "DOES NOT BUILD"
+    copy = WORK / "next"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(WORK / "kernels" / kernel, copy)
+    boot(kernel, copy)
+
+
+def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
+    env = {key: os.environ.get(key) or value for key, value in LIMITS.items()}
+    env["SLOWDOWN"] = slow * int(os.environ.get("SLOWDOWN") or 1)
+    code, out = call([TOP / "scripts/vm.sh", "run", "-q", "-o", folder, "-a", f"hmm_mutant={number}", kernel, topology,
+                      f"/suites/{suite}/run", *args], BUILD=GUEST, **env)
+    if not (folder / "results.json").exists():
+        die(f"could not run: {suite} {kernel} {topology} {' '.join(args)}: {out}")
+    # The header of bzImage, which is not compressed, has the number of the build.
+    console = (folder / "console.log").read_bytes()
+    version = re.search(rb" #\d+ SMP", console)
+    if version and version[0] not in (GUEST / "kernels" / kernel / "bzImage").read_bytes():
+        die(f"the guest did not run the kernel that was built for it: {folder}/console.log")
+    return code
+
+
+def joined(runs):
+    """Join runs that differ only in the tests that they name (-t TEST or PART:TEST,...) to one with all of these tests."""
+    tests = {}
+    for suite, kernel, topology, *args in runs:
+        part, names, rest = "", [], []
+        words = iter(args)
+        for word in words:
+            if word == "-t":
+                names.append(next(words))
+            elif word == args[-1] and re.fullmatch("[^:]+:[^:]+", word):
+                part, _, listed = word.partition(":")
+                names += listed.split(",")
+            else:
+                rest.append(word)
+        found = tests.setdefault((suite, kernel, topology, *rest, part), [])
+        found += [name for name in names if name not in found]
+    for (*run, part), names in tests.items():
+        if part:
+            yield [*run, f"{part}:{','.join(names)}"]
+        else:
+            # The kernel takes at most 32 arguments for init, so at most ten times -t.
+            for i in range(0, max(1, len(names)), 10):
+                yield [*run, *(word for name in names[i:i + 10] for word in ("-t", name))]
+
+
+def unmutated_passes(runs, pool):
+    runs = [run for run in joined(runs) if os.environ.get("FRESH") or not (CACHE / "mutants" / unmutated_id(run)).exists()]
+    done = 0
+
+    def one(n, run):
+        folder = RESULTS / "unmutated" / "-".join([*run[:3], str(n)]).replace("/", "-")
+        shutil.rmtree(folder, ignore_errors=True)
+        if run_tests(folder, *run) and run_tests(folder, *run, slow=2):
+            die(f"the unmutated kernel fails, fix that first: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
+        (CACHE / "mutants" / unmutated_id(run)).touch()
+        return (folder / "conclusion.txt").read_text().strip()
+    for conclusion in pool.map(one, range(1, len(runs) + 1), runs):
+        done += 1
+        step(f"unmutated {done}/{len(runs)}: {conclusion}")
+
+
+def some(tests):
+    rest = [tests[1] if len(tests) == 2 else f"and {len(tests) - 1} more"] if tests[1:] else []
+    return ", ".join(tests[:1] + rest)
+
+
+def test(mutant):
+    """Return "ok" or "not ok", and the verdict."""
+    before = ids[mutant.name]
+    out = RESULTS / f".{mutant.name}"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    shutil.copy(mutant.path, out)
+    seen, by = [], []
+    for run in mutant.runs:
+        run = [mutant.suite, *run]
+        folder = out / "-".join(run).replace("/", "-")
+        code = run_tests(folder, *run, number=mutant.number or 0)
+        if code == TIMEOUT and not mutant.hangs:  # a busy machine reaches time limits, too
+            code = run_tests(folder, *run, number=mutant.number or 0, slow=2)
+        if code:
+            found = killers(folder, mutant.hangs)
+            seen += found
+            by = [t for t in found if t in mutant.expected]
+            if by:
+                by += [t for t in found if t not in by]
+                break
+    if by:
+        result = "ok", f"killed by {some(by)}"
+    elif mutant.expected and seen:
+        result = "not ok", f"killed by {some(seen)}, but not by {' '.join(mutant.expected)}"
+    elif mutant.expected:
+        result = "not ok", f"SURVIVES, not seen by {' '.join(mutant.expected)}"
+    elif seen:
+        result = "not ok", f"killed by {some(seen)}, but said to survive"
+    else:
+        result = "ok", f"survives: {mutant.survives}"
+    (out / "conclusion.txt").write_text(result[1] + "\n")
+    keep(mutant, before, ": ".join(result))
+    shutil.rmtree(RESULTS / mutant.name, ignore_errors=True)
+    out.rename(RESULTS / mutant.name)
+    return mutant, *result
+
+
+def build_alone(mutant):
+    unmutate()
+    root = WORK if mutant.module else TREE
+    to = WORK / "next"
+    shutil.rmtree(to, ignore_errors=True)
+    if not mutant.apply(root):
+        return f"DOES NOT APPLY to {root.relative_to(BUILD.parent) if BUILD.parent in root.parents else root}"
+    code, out = kernel_sh("again", mutant.runs[0][0], to, *([] if mutant.module else mutant.files))
+    return f"DOES NOT BUILD: {out.strip()[-300:]}" if code else None
+
+
+def test_batch(kernel, batch, pool):
+    """Yield (mutant, result, verdict)."""
+    yield from build(kernel, batch)
+    unmutated_passes([[m.suite, *run] for m in batch for run in m.runs], pool)
+    together = [m for m in batch if m.number]
+    alone = [m for m in batch if not m.number]
+    step(f"{kernel}: {len(together)} mutants in one kernel, {len(alone)} built one by one")
+    for future in concurrent.futures.as_completed([pool.submit(test, m) for m in together]):
+        yield future.result()
+    if not alone:
+        return
+    unmutate()
+    if kernel_sh("build", kernel)[0]:
+        die(f"the kernel does not build: {WORK}/kernels/{kernel}.log")
+    # While one is tested, the next one is built.
+    with concurrent.futures.ThreadPoolExecutor(1) as builder:
+        wrong = builder.submit(build_alone, alone[0])
+        for mutant, following in zip(alone, [*alone[1:], None]):
+            verdict = wrong.result()
+            if not verdict:
+                boot(kernel, WORK / "next")
+            wrong = following and builder.submit(build_alone, following)
+            yield (mutant, "not ok", verdict) if verdict else test(mutant)
+
+
+def prepare():
+    """build/mutants: the series as it is committed in build/tree. Unchanged files keep their time stamps."""
+    if not (TREE / ".git").is_dir():
+        if shutil.disk_usage(BUILD).free < 8 << 30:
+            die(f"less than 8 GiB are free in {BUILD}")
+        shutil.rmtree(TREE, ignore_errors=True)
+        git(BUILD, "clone", "-q", "--template=", "--no-checkout", "--shared", UPSTREAM, TREE)
+        (TREE / ".git/info").mkdir(exist_ok=True)
+        (TREE / ".git/info/exclude").write_text("/out-*/\n")
+        git(TREE, "checkout", "-q", "--detach")
+    git(TREE, "fetch", "-q", UPSTREAM, "HEAD")
+    git(TREE, "reset", "-q", "--hard", "FETCH_HEAD")
+    git(TREE, "clean", "-q", "-f", "-d")
+    if git(UPSTREAM, "status", "--porcelain"):
+        step("mutants: build/tree has edits that are not committed: left out")
+    base = WORK / "base"
+    base.unlink(missing_ok=True)
+    base.symlink_to("../base")
+    unmutate()
+    # The guests need the headers of the series.
+    series = git(TREE, "rev-parse", "HEAD^{tree}")
+    if not (GUEST / "tree/id").exists() or (GUEST / "tree/id").read_text() != series:
+        shutil.rmtree(GUEST, ignore_errors=True)
+        (GUEST / "kernels").mkdir(parents=True)
+        archive = f"git -C {TREE} archive HEAD ':(glob)**/*.h' tools/testing/kunit | tar -C {GUEST}/tree -x -m"
+        (GUEST / "tree").mkdir()
+        if call(["bash", "-o", "pipefail", "-c", archive])[0]:
+            die(f"could not copy the headers: {archive}")
+        (GUEST / "base").symlink_to("../../base")
+        (GUEST / "tree/id").write_text(series)
+
+
+def main():
+    names = sys.argv[1:] or ["*"]
+    if names == ["--help"]:
+        print(__doc__, end="")
+        return 0
+    if any(name.startswith("-") for name in names):
+        print(__doc__, end="", file=sys.stderr)
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: stop(128 + number))
+    mutants = {}
+    for name in names:
+        found = sorted(MUTANTS.glob(f"{name}.patch"))
+        if not found:
+            die(f"no mutant {name}; there are: {' '.join(sorted(p.stem for p in MUTANTS.glob('*.patch')))}")
+        mutants.update((p.stem, Mutant(p)) for p in found)
+    if not (UPSTREAM / ".git").is_dir():
+        die(f"no {UPSTREAM}: run make tree")
+    step(f"mutants: {len(mutants)}, in {WORK}")
+    log = git(UPSTREAM, "log", "--notes=series", "--format=%x00%N%x01%s", "base..HEAD")
+    subjects = {" ".join(part.strip() for part in row.split("\x01")) for row in log.split("\x00")}
+    for mutant in mutants.values():
+        mutant.check(subjects)
+    for folder in (WORK, RESULTS, CACHE / "mutants"):
+        folder.mkdir(parents=True, exist_ok=True)
+    VERDICTS.touch()
+    lock = (WORK / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        die(f"{WORK} is in use by another mutants.py")
+    for leftover in WORK.glob(".mutants.*"):
+        shutil.rmtree(leftover)
+    prepare()
+
+    ids.update((name, mutant_id(mutant)) for name, mutant in mutants.items())
+    before = {} if os.environ.get("FRESH") else {
+        name: verdict for name, (id_, verdict) in kept().items() if ids.get(name) == id_}
+    todo = [m for name, m in mutants.items() if name not in before]
+    step(f"mutants: {len(before)} done before, {len(todo)} to do")
+    ktap = []
+    for name, verdict in before.items():
+        result, _, what = verdict.partition(": ")
+        ktap.append((result, name))
+        if result != "ok":
+            step(f"{len(ktap)}/{len(mutants)}, before: {name}: {what}")
+    tested, began = 0, time.time()
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        for kernel in dict.fromkeys(m.runs[0][0] for m in todo):
+            for mutant, result, verdict in test_batch(kernel, [m for m in todo if m.runs[0][0] == kernel], pool):
+                tested += 1
+                ktap.append((result, mutant.name))
+                left = (time.time() - began) / tested * (len(todo) - tested) / 60
+                step(f"{len(ktap)}/{len(mutants)}, {left:.0f} min left: {mutant.name}: {verdict}")
+    unmutate()
+    (RESULTS / "ktap").write_text(f"KTAP version 1\n1..{len(ktap)}\n" +
+                                  "".join(f"{result} {n} {name}\n" for n, (result, name) in enumerate(ktap, 1)))
+    code, out = call([TOP / "scripts/results.py", "run", RESULTS, "code=0", "why=", "guest_status=0", "suite=mutants",
+                      "kernel=host", "topology=", "command="])
+    print(re.search(r"\d+ passed, \d+ failed, \d+ skipped", (RESULTS / "conclusion.txt").read_text())[0])
+    return int(out.split()[-1]) if not code else code
+
+
+ids = {}
+if __name__ == "__main__":
+    sys.exit(main())

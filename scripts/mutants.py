@@ -263,8 +263,10 @@ def pieces(text):
 
 def parts_of(signature):
     """(text before the name, name, parameters, text behind): nothing if the parameters cannot be passed on"""
-    m = re.match(r"([^(]*?\b)(?!__)(\w+)\s*\((.*)\)([^()]*(?:__\w+\([^()]*\))?)$", signature, re.S)
-    return m and (m[1], m[2], m[3], m[4])
+    # Annotations such as __acquires(&lock) stand behind the parameters.
+    behind = re.search(r"(?:\s+__\w+(?:\([^()]*\))?)*\s*$", signature)[0]
+    m = re.match(r"([^(]*?\b)(?!__)(\w+)\s*\((.*)\)$", signature[:len(signature) - len(behind)], re.S)
+    return m and (m[1], m[2], m[3], behind)
 
 
 def arguments(parameters):

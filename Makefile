@@ -5,35 +5,38 @@
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-CHECKS ?=
-SUITES ?=
-TOPOLOGIES ?=
 TOPOLOGY ?= switch
-export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION FRESH
+export KERNEL_TREE BASE_TARBALL SERIES BRANCH SUBMITTER REVISION FRESH TOPOLOGY NO_DEPS ACCEL
 # Variables of the scripts. In the environment of the user they mean something else.
 unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh tree export series-page boot kernels topology report check-scripts clean distclean help deps base
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh refresh-page tree export series-page boot kernels topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
-all: kernel-feature ## build the base with 1-hmm-p2p, boot six topologies, print how device memory was reached
+# A wrong name is an error before anything is built.
+names:
+	@scripts/list.sh --check
+
+all: names kernel-feature ## build the base with 1-hmm-p2p, boot six topologies or TOPOLOGIES="...", print how device memory was reached
 	@scripts/run.sh
 
-demo: kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
+demo: names kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
 	@scripts/run.sh demo
 
-test: kernel-feature kernel-normal kernel-debug ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
+# Only the kernels that these tests need.
+test: names ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
+	@kernels=$$(scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-check: tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
+check: names tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
 	@scripts/check.sh "$(CHECKS)"
 
-check-self: tree ## run the checks only on inputs that they must reject
+check-self: names tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
-mutants: tree ## break the patches line by line, and print which test notices: all mutants, or MUTANTS="..."; continues where it stopped
+mutants: names tree ## break the patches at one place after the other, and print which test notices: all mutants, or MUTANTS="..."; continues where it stopped
 	@scripts/mutants.py $(MUTANTS)
 
 mutants-sample: tree ## the same as mutants, for N random places in lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
@@ -46,13 +49,14 @@ bench-compare: ## compare the last `make bench` with the one before, or with FIL
 	@scripts/bench.sh --compare $(FILE)
 
 # -k: also run the tests if mutants survive.
-soak: ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
+soak: names ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
 	@$(MAKE) -k mutants soak-runs
 
-soak-runs: kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
+soak-runs: names
+	@kernels=$$(LIST=soak scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-boot: kernel-normal ## start a shell in a guest: TOPOLOGY=switch
+boot: names kernel-normal ## start a shell in a guest: TOPOLOGY=switch
 	@scripts/vm.sh boot "$(TOPOLOGY)"
 
 apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES="1-hmm-p2p 1-rdma-fixes"] [BRANCH=hmm-p2p]
@@ -61,8 +65,11 @@ apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERI
 mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
 	@scripts/mbox.sh
 
-refresh: base ## try to apply the series to another kernel: BASE=7.3@trixie-backports, a tarball, or dir@commit
-	@scripts/refresh.sh "$(BASE)"
+refresh: ## try to apply the series to other kernels: BASE="7.2 7.3@trixie-backports", a tarball, or dir@commit
+	@scripts/refresh.sh $(BASE)
+
+refresh-page: ## write the results of make refresh to MAINTAINERS-notes/refresh.md
+	@scripts/refresh.sh --page
 
 tree: base ## make build/tree: the base with the series, one commit per patch
 	@scripts/tree.sh
@@ -81,6 +88,7 @@ kernel-feature: tree
 	@scripts/kernel.sh build feature
 
 kernel-normal: tree
+	@[ -f build/kernels/normal/stamp ] || echo "The first build of this kernel takes 15 to 35 minutes on two cores, because it has all modules." >&2
 	@scripts/kernel.sh build normal
 
 kernel-debug: tree
@@ -116,6 +124,21 @@ clean: ## remove build/ and results/ (refused while build/tree has work that is 
 
 distclean: ## like clean, and also remove the cache: the base, ccache, QEMU 11 and other downloads
 	@scripts/clean.sh --all
+
+container: ## build a container image of Debian 13, and start a shell there: for machines without Debian (podman or docker)
+	@scripts/container.sh
+
+new-topology: ## write a commented template to selftests/topologies: NAME=...
+	@scripts/new.sh topology "$(NAME)"
+
+new-test: ## write a commented template to selftests/programs: NAME=...
+	@scripts/new.sh test "$(NAME)"
+
+new-mutant: ## write the edits in build/tree as a mutant to selftests/mutants, and undo them: NAME=...
+	@scripts/new.sh mutant "$(NAME)"
+
+list: ## print the names of suites, topologies, kernels, checks and series
+	@scripts/list.sh
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20

@@ -27,7 +27,7 @@ If only some series are applied, the context of a patch may differ from that of
 your tree, because it has changes of another series. git am then merges (--3way).
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 dir=${KERNEL_TREE:-}
 branch=${BRANCH:-hmm-p2p}

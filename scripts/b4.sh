@@ -14,7 +14,7 @@ Debian trixie into the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 1 MB). It
 needs the Python modules on which Debian's package b4 depends.
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 # A stable release, so the version does not change.
 suite=trixie
 

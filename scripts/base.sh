@@ -17,7 +17,7 @@ the first of these sources that is available:
   git.kernel.org
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 base=$BUILD/base
 version=$(base_field version) commit=$(base_field commit) sha256=$(base_field sha256)

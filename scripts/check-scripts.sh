@@ -10,8 +10,10 @@ usage: check-scripts.sh [FILE...]
 Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
 files. Then checks that each script and source has its licence line, that kernel
 configuration fragments and package lists are sorted, that the pictures of the
-topologies and the page of the series (patches/README.md) are up to date, and that the
-documentation names no check, suite, mutant, topology or file that does not exist.
+topologies and the page of the series (patches/README.md) are up to date, that each
+topology has a row in the documentation and in the suite hmm, that the numbers of
+scripts/figures are what their commands print, and that the documentation names no
+check, suite, mutant, topology, patch or file that does not exist.
 END
 	exit 0
 }
@@ -65,4 +67,43 @@ for text in "${texts[@]}"; do
 		[ -e "$(dirname "$text")/$link" ] || echo "$text links to $link, which is not there"
 	done
 done | { ! grep . >&2; } || rc=$EX_FAIL
+# Numbers: those that a command prints, the tables that make prints, and the patches that notes name by their number.
+declare -i figures=0
+while IFS=$'\t' read -r file pattern command; do
+	[[ $file != '#'* ]] || continue
+	said=$(grep -ohP -e "$pattern" "$file" || true) is=$(eval "$command")
+	figures+=1
+	[ "$said" = "$is" ] || {
+		echo "$file says '${said//$'\n'/ }' where $command says $is" >&2
+		rc=$EX_FAIL
+	}
+done <scripts/figures
+grep -E '^    [a-z-]+ .* (yes|verified) ' README.md | grep -vxFf MAINTAINERS-notes/sample-report.md | sed 's/^/README.md has a line that sample-report.md has not:/' |
+	{ ! grep . >&2; } || rc=$EX_FAIL
+for text in MAINTAINERS-notes/*.md; do
+	# Sentences may continue on the next line.
+	# shellcheck disable=SC2016 # the marks of code in these texts
+	tr '\n' ' ' <"$text" | tr -s ' ' | grep -oE '(`[^`]+` \()?[Pp]atch [0-9]+ of `[0-9]-[a-z0-9-]+`' | while IFS= read -r said; do
+		n=${said##*atch } n=${n%% *} series=${said% *} series=${said##* } series=${series//\`/}
+		patch=$(compgen -G "patches/$series/$(printf %04d "$n")-*.patch") || {
+			echo "$text: there is no patch $n of $series"
+			continue
+		}
+		[[ $said =~ ^\`([^\`]*)\` ]] || continue
+		tr '\n' ' ' <"$patch" | tr -s ' ' | grep -qF -e "${BASH_REMATCH[1]}" || echo "$text: $patch has another subject: $said"
+	done
+done | { ! grep . >&2; } || rc=$EX_FAIL
+# Each topology has a row in the documentation, and in the runs of a suite.
+for topology in selftests/topologies/[!R]*; do
+	topology=${topology##*/}
+	grep -qF "[\`$topology\`](pictures/$topology.svg)" selftests/README.md || {
+		echo "selftests/README.md has no row for the topology $topology" >&2
+		rc=$EX_FAIL
+	}
+	awk -v topology="$topology" '$2 == topology { found = 1 } END { exit !found }' selftests/suites/hmm/runs || {
+		echo "selftests/suites/hmm/runs has no run on the topology $topology" >&2
+		rc=$EX_FAIL
+	}
+done
+[ "$rc" -ne 0 ] || echo "check-scripts: ${#scripts[@]} shell scripts, $(git ls-files -- "$@" | wc -l) files, ${#texts[@]} texts, $(basename -a selftests/topologies/[!R]* | wc -l) topologies, $figures numbers: nothing wrong"
 exit "$rc"

@@ -33,21 +33,12 @@ build/tree, and skips the bad inputs. To check each commit, run in build/tree:
 exit: 0 nothing failed, 1 a check failed.
 END
 }
+arguments 0 1 --self "$@"
 self=
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
---self)
+[ "${1:-}" != --self ] || {
 	self=1
 	shift
-	;;
--*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+}
 
 checks=$TOP/scripts/checks
 rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }

@@ -14,19 +14,7 @@ QEMU 11 and other downloads). Other files in the folder of the cache stay.
 Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 END
 }
-all=
-case ${1:-} in
-'') ;;
---all) all=1 ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+arguments 0 0 --all "$@"
 
 if [ -f "$record" ]; then
 	work=$(tree_work)
@@ -36,7 +24,7 @@ if [ -f "$record" ]; then
 fi
 rm -rf "$BUILD" "$TOP/results"
 # The cache may be a folder with other files of the user, so only ours are removed.
-if [ -n "$all" ] && [ -d "$CACHE" ]; then
+if [ "${1:-}" = --all ] && [ -d "$CACHE" ]; then
 	rm -rf "$CACHE"/{*.git,b4,ccache,debian,mutants,qemu-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"
 fi

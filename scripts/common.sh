@@ -23,33 +23,22 @@ die() {
 	exit "$code"
 }
 
-# no_arguments "$@": for a script that takes no argument but --help.
-no_arguments() {
-	case ${1:-} in
-	'') ;;
-	--help)
-		usage
-		exit 0
-		;;
-	*)
-		usage >&2
-		exit "$EX_USAGE"
-		;;
-	esac
-}
-
-# needs_argument "$@": for a script that needs an argument, and takes no option but --help.
-needs_argument() {
+# arguments LEAST MOST OPTION "$@": end with the usage unless the script got LEAST to MOST arguments. The only options are --help and
+# OPTION, which comes first and may be empty.
+arguments() {
+	local least=$1 most=$2 option=$3
+	shift 3
 	case ${1:-} in
 	--help)
 		usage
 		exit 0
 		;;
-	'' | -*)
+	"${option:---help}") shift ;;
+	esac
+	[[ $# -ge $least && $# -le $most && ${1:-} != -* ]] || {
 		usage >&2
 		exit "$EX_USAGE"
-		;;
-	esac
+	}
 }
 
 # step MESSAGE: print progress, with the time since the command began.
@@ -66,6 +55,12 @@ took() {
 	[ "$(head -n 1 "$times" 2>/dev/null)" = "$STARTED" ] || echo "$STARTED" >"$times"
 	[ $# -eq 0 ] || printf '%s\t%s\n' $(($(date +%s) - $2)) "$1" >>"$times"
 }
+
+# expanded PATH: the path without ~, which some shells leave in VARIABLE=~/dir
+expanded() { printf '%s\n' "${1/#~\//$HOME/}"; }
+for variable in KERNEL_TREE BASE_TARBALL; do
+	[ -z "${!variable:-}" ] || printf -v "$variable" %s "$(expanded "${!variable}")"
+done
 
 PATCHES=${PATCHES:-$TOP/patches}
 # The series that is the feature: with the base it is a kernel of its own.

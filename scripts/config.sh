@@ -16,14 +16,7 @@ OUTDIR/.config.
 END
 }
 
-[ "${1:-}" != --help ] || {
-	usage
-	exit 0
-}
-[ $# -ge 3 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+arguments 3 99 '' "$@"
 kernel=$1 src=$2 out=$3
 shift 3
 

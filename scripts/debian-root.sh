@@ -18,11 +18,7 @@ disk). The file .packages beside it lists the versions. Manuals, locales and
 documentation are left out, except tests.
 END
 }
-needs_argument "$@"
-[ $# -eq 1 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+arguments 1 1 '' "$@"
 # Not the suite of the machine, so that all machines test with the same packages. forky is the first suite whose rdma-core
 # supports all that rxe can do with on-demand paging: version 56 of trixie has no prefetch.
 suite=forky

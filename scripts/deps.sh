@@ -10,30 +10,35 @@ usage: deps.sh [--check] [LIST]
 
 Installs missing packages with apt-get, as root or with sudo. The file LIST, by
 default scripts/packages, names the packages. --check installs nothing and fails if
-a package is missing.
+a package is missing. With NO_DEPS=1 in the environment, packages do not matter: it
+installs nothing, and fails if a program or header in the comments of LIST is missing.
 END
 }
+arguments 0 1 --check "$@"
 check=
-case ${1:-} in
---check)
+[ "${1:-}" != --check ] || {
 	check=1
 	shift
-	;;
---help)
-	usage
-	exit 0
-	;;
--*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+}
 
 list=${1:-$TOP/scripts/packages}
 [ -f "$list" ] || die "no file $list"
 
 [ "$(uname -m)" = x86_64 ] || die "the guest kernel is built natively: an x86_64 machine is needed, this is $(uname -m)"
-command -v dpkg-query >/dev/null || die "not a Debian system: install the equivalents of these packages yourself: $(sed 's/[[:space:]]*#.*//; /^$/d' "$list" | xargs)"
+if [ -n "${NO_DEPS:-}" ]; then
+	# Other lists are those of single checks, which say themselves what is missing.
+	[ "$list" = "$TOP/scripts/packages" ] || exit 0
+	missing=()
+	while read -r package programs; do
+		for program in $programs; do
+			[ -e "$program" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null || missing+=("$program ($package)")
+		done
+	done < <(sed -n 's/^\([^#[:space:]]*\)[[:space:]]*#.*: \(.*\)$/\1 \2/p' "$list")
+	[ "${#missing[@]}" -eq 0 ] || die "missing (in brackets: the package of Debian): $(IFS=, && echo "${missing[*]}")"
+	exit 0
+fi
+command -v dpkg-query >/dev/null ||
+	die "not a Debian system: use make container, or install what it needs yourself and set NO_DEPS=1, which names what is missing"
 
 mapfile -t packages < <(sed 's/[[:space:]]*#.*//; /^$/d' "$list")
 [ "${#packages[@]}" -gt 0 ] || exit 0

@@ -20,7 +20,7 @@ one of another series between them.
 Cover letters (0000-cover-letter.patch) do not change.
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 [ -d "$tree/.git" ] || die "no build/tree: run make tree"
 [ -z "$(kgit "$tree" status --porcelain)" ] || die "build/tree has changes that are not committed: commit them (--amend, --fixup), or git clean"

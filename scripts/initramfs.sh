@@ -17,14 +17,7 @@ in an emulated guest than compression saves on the host.
 EOF
 }
 
-[ "${1:-}" != --help ] || {
-	usage
-	exit 0
-}
-[ $# -eq 1 ] || [ $# -eq 2 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+arguments 1 2 '' "$@"
 debian=
 [ $# -eq 1 ] || debian=$("$TOP/scripts/debian-root.sh" "$2")
 kdir=$BUILD/kernels/$1
@@ -191,12 +184,16 @@ fi
 	exit 0
 }
 
-# The kernel unpacks one archive after the other. The archives are large, so only the newest one of each kernel is kept.
+# The kernel unpacks one archive after the other. The archives are large, so old ones are removed.
 both=$out/debian-$1-$id-$(basename "$debian")
 if [ ! -f "$both" ]; then
 	cat "$out/$id.cpio" "$debian" >"$tmp/both"
 	mv "$tmp/both" "$both"
-	# Compare names: another run may have replaced the file with the same content.
-	find "$out" -maxdepth 1 -name "debian-$1-*.cpio" ! -name "${both##*/}" -delete
 fi
+touch "$both"
+# Another run may be about to boot an older archive, so only those that nobody has asked for in half an hour are removed. A glob does
+# not fail if a file vanishes.
+for f in "$out/debian-$1-"*.cpio; do
+	[ "$f" = "$both" ] || [ -z "$(find "$f" -mmin +30 2>/dev/null)" ] || rm -f "$f"
+done
 echo "$both"

@@ -25,7 +25,7 @@ Nothing is sent, and your tree is not changed. The script refuses (exit 1), unle
 MAINTAINERS-notes/sending.md explains each step.
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 submitter=${SUBMITTER:-} dir=${KERNEL_TREE:-} revision=${REVISION:-1} out=${MAILS:-$TOP/results/mail}
 [ -n "$submitter" ] || die "say who submits: make mbox SUBMITTER=\"Name <mail>\" KERNEL_TREE=dir"

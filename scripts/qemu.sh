@@ -16,16 +16,8 @@ file "packages" beside it lists the versions. The packages and apt sources of th
 machine do not change, and root is not needed.
 END
 }
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
-'' | *[!0-9]*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+arguments 1 1 '' "$@"
+[[ $1 =~ ^[0-9]+$ ]] || die "$1: not a number"
 least=$1 suite=trixie-backports
 
 new_enough() { # QEMU

@@ -7,37 +7,106 @@ export LC_ALL=C.UTF-8
 
 usage() {
 	cat <<'END'
-usage: refresh.sh BASE
+usage: refresh.sh BASE...
+       refresh.sh --page
 
-Applies the patches in order to another kernel, and prints one word per patch:
+Tries each series on another kernel, together with the series that it needs, and
+prints one word per patch:
   clean     applies exactly
   offset    applies at another line of its files
   merge     applies only by a three-way merge; review it and export it again
-  there     the kernel seems to have it already (later patches can hide this)
-  conflict  does not apply, with the list of files; it is left out, so patches that
-            need it conflict, too
+  already   the kernel has it: the history has the same change or subject, or the
+            patch can be reverted
+  absent    the kernel does not have the code: files that the patch changes are not
+            there
+  conflict  does not apply, with the list of files
+What is absent or conflicts is left out, so patches that need it conflict, too.
+
 BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
-version is a Debian package linux-source-VERSION (7.2, or 7.3@trixie-backports for
-one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not change.
-The table is also written to results/refresh.
+version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports
+for one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not
+change. The words are also written to results/refresh/VERSION.
+
+--page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
 
 exit: 0 all patches apply, 3 there are conflicts.
 END
 }
-needs_argument "$@"
-base=$1
-old=$BUILD/base
-[ -d "$old/.git" ] || die "no build/base: run make base"
-scratch "$BUILD"
+arguments 0 99 --page "$@"
+[ $# -gt 0 ] || die "say which kernel: make refresh BASE=7.2, BASE=file.tar.xz or BASE=dir@commit"
 
+# page: replace the table in refresh.md
+page() {
+	local page=$TOP/MAINTAINERS-notes/refresh.md versions
+	mapfile -t versions < <(cd "$TOP/results/refresh" 2>/dev/null && printf '%s\n' * | sort -V)
+	[ -n "${versions[*]}" ] || die "no results/refresh: run make refresh BASE=... first"
+	{
+		sed '/^<!-- table/q' "$page"
+		echo "| patch |$(printf ' %s |' "${versions[@]}")"
+		echo "|---|$(printf -- '---|%.0s' "${versions[@]}")"
+		(cd "$TOP/results/refresh" && awk -F '[ :]+' -v versions="${versions[*]}" '
+			FILENAME ~ /needs$/ { split($0, field, / *[|] */); kind[field[1]] = field[3]; next }
+			FNR == 1 { version = FILENAME }
+			$2 ~ /^[^\/]+\/[0-9]+-/ {
+				series = $2; sub("/.*", "", series)
+				if (!(series in seen)) { seen[series]; order[++n] = series }
+				if (!(($2, version) in word)) { word[$2, version] = $1; count[series, version, $1]++ }
+				if (!($2 in known)) { known[$2]; rows[series] = rows[series] " " $2 }
+			}
+			END {
+				m = split(versions, v, " "); split("clean offset merge already absent conflict", w, " ")
+				for (i = 1; i <= n; i++) {
+					printf "| **%s** |", order[i]
+					for (j = 1; j <= m; j++) {
+						sum = ""
+						for (k = 1; k <= 6; k++)
+							if (count[order[i], v[j], w[k]]) sum = sum (sum ? ", " : "") count[order[i], v[j], w[k]] " " w[k]
+						printf " %s |", sum
+					}
+					print ""
+					if (kind[order[i]] != "fix") continue
+					r = split(rows[order[i]], row, " ")
+					for (k = 1; k <= r; k++) {
+						name = row[k]; sub(".*/", "", name); sub("[.]patch$", "", name)
+						printf "| [%s](../patches/%s) |", name, row[k]
+						for (j = 1; j <= m; j++) printf " %s |", word[row[k], v[j]]
+						print ""
+					}
+				}
+			}' "$PATCHES/needs" "${versions[@]}")
+		sed -n '/^<!-- end of the table/,$p' "$page"
+	} >"$tmp/page"
+	cat "$tmp/page" >"$page"
+}
+
+[ "$1" != --page ] || {
+	mkdir -p "$BUILD"
+	scratch "$BUILD"
+	page
+	exit
+}
+version_like='^v?([0-9]+\.[0-9]+(\.[0-9]+|-rc[0-9]+)?)(@([a-z-]+))?$'
+bases=()
+for base; do
+	base=$(expanded "$base")
+	[ -f "$base" ] || [ -d "${base%@*}" ] || [[ $base =~ $version_like ]] || die "BASE=$base: neither a git tree, nor a tarball, nor a version"
+	bases+=("$base")
+done
 mapfile -t patches < <(series_patches)
 [ "${#patches[@]}" -gt 0 ] || die "patches/series lists nothing"
+"$TOP/scripts/deps.sh"
+"$TOP/scripts/base.sh"
+"$TOP/scripts/tree.sh"
+old=$BUILD/tree
+scratch "$BUILD"
 work=$tmp/work
-mkdir "$work"
 {
 	echo Makefile
 	(cd "$PATCHES" && sed -n 's,^diff --git a/\(.*\) b/.*,\1,p' "${patches[@]}")
 } | sort -u >"$tmp/files"
+for p in "${patches[@]}"; do
+	printf '%s %s\n' "$p" "$(kgit "$old" patch-id --stable <"$PATCHES/$p" | cut -d ' ' -f 1)"
+done >"$tmp/ids"
 
 # Get the files that the patches touch, and no others.
 from_git() { # DIR COMMIT
@@ -46,6 +115,10 @@ from_git() { # DIR COMMIT
 	mapfile -t found < <(git -C "$1" ls-tree -r --full-tree --name-only "$2" | grep -xFf "$tmp/files")
 	[ "${#found[@]}" -gt 0 ] || die "$1: $2 is no kernel"
 	git -C "$1" archive --format=tar "$2" -- "${found[@]}" | tar -x -C "$work"
+	# What the kernel has already, by the change or by the subject of a commit
+	git -C "$1" log -p --no-merges --full-index --no-color --no-ext-diff -n 2000 "$2" -- "${found[@]}" >"$tmp/log"
+	kgit "$old" patch-id --stable <"$tmp/log" | cut -d ' ' -f 1 >"$tmp/history"
+	git -C "$1" log --no-merges -n 2000 --format=%s "$2" -- "${found[@]}" >>"$tmp/history"
 }
 from_tarball() { # FILE
 	step "refresh: reading $1"
@@ -74,67 +147,106 @@ from_version() { # VERSION [SUITE...]
 		die "Linux $version is neither in Debian ($*) nor at $url, or they do not answer"
 	from_git "$tmp/fetched.git" "v$version"
 }
-if [ -f "$base" ]; then
-	from_tarball "$base"
-elif [ -d "${base%@*}" ]; then
-	commit=HEAD
-	[[ $base != *@* ]] || commit=${base##*@}
-	from_git "${base%@*}" "$commit"
-elif [[ $base =~ ^([0-9]+\.[0-9]+(\.[0-9]+|-rc[0-9]+)?)(@([a-z-]+))?$ ]]; then
-	# shellcheck disable=SC2046,SC2086 # words
-	from_version "${BASH_REMATCH[1]}" ${BASH_REMATCH[4]:-$(base_field suites)}
-else
-	die "$base: neither a git tree, nor a tarball, nor a version"
-fi
 
-kgit "$work" init -q
-# The files of the old base, for three-way merges.
-kgit "$old" rev-parse --path-format=absolute --git-path objects >"$work/.git/objects/info/alternates"
-[ ! -f "$old/.git/objects/info/alternates" ] || cat "$old/.git/objects/info/alternates" >>"$work/.git/objects/info/alternates"
-kgit "$work" add -A -f
-kgit "$work" commit -q -m base
-version=$(tree_version "$work")
-
-out=$TOP/results/refresh/$version
-mkdir -p "$out"
-step "refresh: ${#patches[@]} patches, made for $(base_field version), on $version"
-declare -A count=()
-am=(-c core.hooksPath=/dev/null am -q --keep-non-patch --no-scissors --no-keep-cr)
-for p in "${patches[@]}"; do
-	rc=0 where=
-	before=$(kgit "$work" rev-parse HEAD)
-	# Test this first, because some patches apply twice.
-	if kgit "$work" apply --check --reverse "$PATCHES/$p" 2>/dev/null; then
-		state='there'
-	elif kgit "$work" apply --check -v "$PATCHES/$p" >"$tmp/apply" 2>&1; then
+# apply_one PATCH: apply it in $work; sets state, and where for a conflict
+apply_one() {
+	local rc=0 path=$PATCHES/$1 before lacks
+	where=''
+	[ -z "${already[$1]:-}" ] || {
+		state=already
+		return
+	}
+	if kgit "$work" apply --check -v "$path" >"$tmp/apply" 2>&1; then
 		state=clean
 		! grep -q offset "$tmp/apply" || state=offset
-		kgit "$work" "${am[@]}" --no-3way "$PATCHES/$p" >"$tmp/am" 2>&1 </dev/null || rc=$?
-	else
-		state=merge
-		kgit "$work" "${am[@]}" --3way "$PATCHES/$p" >"$tmp/am" 2>&1 </dev/null || rc=$?
-		if [ "$rc" -eq 0 ]; then
-			[ "$(kgit "$work" rev-parse HEAD)" != "$before" ] || state='there'
-		else
-			where=$({
-				kgit "$work" diff --name-only --diff-filter=U
-				sed -n 's/^error: patch failed: \(.*\):[0-9]*$/\1/p; s/^error: \(.*\): \(does not exist\|already exists\).*/\1/p' "$tmp/apply"
-			} | sort -u | xargs)
-			state=conflict rc=0
-			kgit "$work" am --quit 2>/dev/null || true
-			kgit "$work" reset -q --hard
-			kgit "$work" clean -qfd
-		fi
+		kgit "$work" "${am[@]}" --no-3way "$path" >"$tmp/am" 2>&1 </dev/null || die "$1: git am: $(grep -m 1 . "$tmp/am")"
+		return
 	fi
-	[ "$rc" -eq 0 ] || die "$p: git am: $(grep -m 1 . "$tmp/am")"
-	count[$state]=$((${count[$state]:-0} + 1))
-	printf '%-9s %s%s\n' "$state" "$p" "${where:+: $where}" | tee -a "$tmp/table"
-done
-{
-	for state in clean offset merge 'there' conflict; do
-		[ -z "${count[$state]:-}" ] || printf '%s %s, ' "${count[$state]}" "$state"
+	before=$(kgit "$work" rev-parse HEAD)
+	state=merge
+	kgit "$work" "${am[@]}" --3way "$path" >"$tmp/am" 2>&1 </dev/null || rc=$?
+	[ "$rc" -ne 0 ] || {
+		[ "$(kgit "$work" rev-parse HEAD)" != "$before" ] || state=already
+		return
+	}
+	# Files that another patch adds are no code of the kernel.
+	lacks=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added" | while read -r f; do [ -e "$work/$f" ] || echo "$f"; done | xargs)
+	state=absent where=$lacks
+	[ -n "$lacks" ] || {
+		state=conflict
+		where=$({
+			kgit "$work" diff --name-only --diff-filter=U
+			sed -n 's/^error: patch failed: \(.*\):[0-9]*$/\1/p; s/^error: \(.*\): \(does not exist\|already exists\).*/\1/p' "$tmp/apply"
+		} | sort -u | xargs)
+	}
+	kgit "$work" am --quit 2>/dev/null || true
+	kgit "$work" reset -q --hard
+	kgit "$work" clean -qfd
+}
+
+try() { # BASE
+	local base=$1 commit version series p s state where objects
+	rm -rf "$work" "$tmp/package" "$tmp/fetched.git"
+	mkdir "$work"
+	: >"$tmp/history"
+	if [ -f "$base" ]; then
+		from_tarball "$base"
+	elif [ -d "${base%@*}" ]; then
+		commit=HEAD
+		[[ $base != *@* ]] || commit=${base##*@}
+		from_git "${base%@*}" "$commit"
+	elif [[ $base =~ $version_like ]]; then
+		# shellcheck disable=SC2046,SC2086 # words
+		from_version "${BASH_REMATCH[1]}" ${BASH_REMATCH[4]:-$(base_field suites)}
+	fi
+	kgit "$work" init -q
+	# The files that the patches were made for, for three-way merges.
+	objects=$work/.git/objects/info/alternates
+	kgit "$old" rev-parse --path-format=absolute --git-path objects >"$objects"
+	[ ! -f "$old/.git/objects/info/alternates" ] || cat "$old/.git/objects/info/alternates" >>"$objects"
+	kgit "$work" add -A -f
+	kgit "$work" commit -q -m base
+	kgit "$work" tag start
+	version=$(tree_version "$work")
+	step "refresh: ${#patches[@]} patches, made for $(base_field version), on $version"
+
+	# A later patch can change the lines of an earlier one, so they are reverted from the last one on.
+	declare -A already=() count=()
+	for ((i = ${#patches[@]} - 1; i >= 0; i--)); do
+		p=${patches[i]}
+		if grep -qxF -e "$(sed -n "s,^$p ,,p" "$tmp/ids")" -e "$(sed -n 's/^Subject: \[PATCH[^]]*\] //p' "$PATCHES/$p")" "$tmp/history" ||
+			kgit "$work" apply --reverse --check "$PATCHES/$p" 2>/dev/null; then
+			already[$p]=yes
+			kgit "$work" apply --reverse "$PATCHES/$p" 2>/dev/null || true
+		fi
 	done
-	echo "of ${#patches[@]} on $version"
-} | tee -a "$tmp/table"
-mv "$tmp/table" "$out/table"
-[ -z "${count[conflict]:-}" ] || exit "$EX_APPLY"
+	(cd "$PATCHES" && grep -h -A 1 '^--- /dev/null' "${patches[@]}") | sed -n 's,^+++ b/,,p' >"$tmp/added"
+
+	: >"$tmp/table"
+	for series in $(series_names); do
+		kgit "$work" checkout -q -f --detach start
+		for s in $(with_needs "$series"); do
+			for p in "${patches[@]}"; do
+				[ "${p%%/*}" = "$s" ] || continue
+				apply_one "$p"
+				[ "$s" = "$series" ] || continue
+				count[$state]=$((${count[$state]:-0} + 1))
+				printf '%-9s %s%s\n' "$state" "$p" "${where:+: $where}" | tee -a "$tmp/table"
+			done
+		done
+	done
+	for state in clean offset merge already absent conflict; do
+		[ -z "${count[$state]:-}" ] || printf '%s %s, ' "${count[$state]}" "$state"
+	done | tee -a "$tmp/table"
+	echo "of ${#patches[@]} on $version" | tee -a "$tmp/table"
+	mkdir -p "$TOP/results/refresh"
+	mv "$tmp/table" "$TOP/results/refresh/$version"
+	[ -z "${count[conflict]:-}" ] || conflicts=yes
+}
+
+am=(-c core.hooksPath=/dev/null am -q --keep-non-patch --no-scissors --no-keep-cr)
+conflicts=
+for base in "${bases[@]}"; do
+	try "$base"
+done
+[ -z "$conflicts" ] || exit "$EX_APPLY"

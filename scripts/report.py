@@ -5,8 +5,8 @@
 usage: report.py [RESULTS]
 
 Reads RESULTS/latest (default: results/latest), the results of each run that it
-names, and RESULTS/bench/raw.json if it exists. Writes RESULTS/report/index.html and
-prints its path. The page needs no network and no script. Links to logs are
+names, and RESULTS/bench/raw.json if it exists. The figures of an earlier `make` or
+`make demo` stay on the page. Writes RESULTS/report/index.html and prints its path. The page needs no network and no script. Links to logs are
 relative, so RESULTS can be copied elsewhere as a whole.
 
 exit: 0 the page was written, also if tests failed; 2 wrong usage, or no results
@@ -28,23 +28,32 @@ USAGE = 2
 # A status has a mark, too, for readers who see no colours.
 MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
 VERDICTS = {"bus": "bus address", "bridge": "through host bridge", "none": "not supported"}
+# The devices of a picture are QEMU's. These suites have models in their place.
+MODELS = {"mlx5": {"edu": "ConnectX"}, "nouveau": {"ivshmem": "GP100"}, "xe": {"ivshmem": "Battlemage"},
+          "e2e": {"edu": "ConnectX", "ivshmem": "GP100"}}
+# The colours of the pictures (scripts/topology.py) become those of the page, which has a dark mode.
+COLOURS = {"#1f2328": "currentColor", "#ffffff": "var(--paper)", "#f6f8fa": "var(--soft)", "#eaeef2": "var(--soft)", "#8c959f": "var(--skip)",
+           "#1a7f37": "var(--pass)", "#0969da": "var(--p2p)", "#bc4c00": "var(--moved)", "#cf222e": "var(--fail)", "#ddf4ff": "var(--blue)",
+           "#fff8c5": "var(--yellow)", "#fbefff": "var(--violet)", "#ffebe9": "var(--red)"}
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2328; --paper: #fff; --line: #d0d7de; --soft: #f6f8fa;
-  --pass: #1a7f37; --fail: #cf222e; --skip: #656d76; --p2p: #0969da; --moved: #bc4c00 }
+  --pass: #1a7f37; --fail: #cf222e; --skip: #656d76; --p2p: #0969da; --moved: #bc4c00;
+  --blue: #ddf4ff; --yellow: #fff8c5; --violet: #fbefff; --red: #ffebe9 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --line: #30363d; --soft: #161b22;
-  --pass: #3fb950; --fail: #ff7b72; --skip: #9198a1; --p2p: #58a6ff; --moved: #f0883e } }
+  --pass: #3fb950; --fail: #ff7b72; --skip: #9198a1; --p2p: #58a6ff; --moved: #f0883e;
+  --blue: #12304f; --yellow: #3a3010; --violet: #2f2145; --red: #4a1d20 } }
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 80rem; padding: 1rem; font: 16px/1.45 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); overflow-wrap: anywhere }
-h1.pass, .pass { color: var(--pass) } h1.fail, .fail { color: var(--fail) } .skip { color: var(--skip) }
-h1 { margin: 0 } h2 { margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line) }
+.pass { color: var(--pass) } .fail { color: var(--fail) } .skip { color: var(--skip) }
+h1 { margin: 0 } .verdict { font-size: 1.3rem; margin: .5rem 0 } .bars { max-width: 48rem } h2 { margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line) }
 a { color: inherit } table { border-collapse: collapse; width: 100% }
 th, td { border: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; overflow-wrap: break-word }
 thead th { background: var(--soft) } .matrix td a { display: block; font-size: .85rem; margin: .1rem 0 }
 pre { white-space: pre-wrap; background: var(--soft); padding: .5rem; font-size: .8rem; max-height: 24rem; overflow-y: auto }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr)); gap: 1rem }
 figure { margin: 0; border: 1px solid var(--line); padding: .5rem } figcaption { margin-top: .5rem }
-figure svg { display: block; margin: auto; max-width: 100%; height: 22rem; background: #fff }
+figure svg { display: block; margin: auto; max-width: 100%; height: 20rem }
 .bar { position: relative; height: .9rem; background: var(--soft); border: 1px solid var(--line); margin: .15rem 0 .6rem }
 .bar i { position: absolute; inset: 0 auto 0 0; background: var(--p2p) } .bar.fail i { background: var(--fail) }
 .bar b { position: absolute; top: -3px; bottom: -3px; width: 3px; background: var(--ink) }
@@ -67,6 +76,36 @@ def number(count, what):
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def amount(count):
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count} bytes"
+
+
+def order(name):
+    """The place of a topology in what make prints; the others come after, by name."""
+    lines = (TOP / "selftests/suites/table/runs").read_text().splitlines()
+    known = [line.split()[1] for line in lines if line and not line.startswith("#")]
+    return known.index(name) if name in known else len(known), name
+
+
+def picture(name, suite=""):
+    """A picture of selftests/pictures without its caption and its paper, in the colours of the page."""
+    path = PICTURES / f"{name}.svg"
+    if not path.exists():
+        return ""
+    svg = path.read_text(encoding="utf-8")
+    size, head, caption, drawing = re.fullmatch(r"(<svg[^>]*>)(.*?<g[^>]*>\n)<polygon[^>]*>\n((?:<text.*?</text>\n)*)(.*)", svg, re.S).groups()
+    lines = [-float(y) for y in re.findall(r'<text[^>]* y="(-[0-9.]+)"', caption)]
+    # The caption is below the drawing.
+    width, height = re.search(r'viewBox="0.00 0.00 ([0-9.]+) ([0-9.]+)"', size).groups()
+    rest = float(height) - (max(lines) + 14 if lines else 0)
+    size = re.sub(r'viewBox="[^"]*"', f'viewBox="0 0 {width} {rest:.1f}"', re.sub(r' (width|height)="[^"]*"', "", size))
+    for qemu, model in MODELS.get(suite, {}).items():
+        # At the middle of the text that was there
+        drawing = re.sub(rf'<text x="([0-9.]+)"([^>]*)>({qemu}[^<]*)<',
+                         lambda m, model=model: f'<text x="{float(m[1]) + 3.3 * len(m[3]):.0f}"{m[2]} text-anchor="middle">{model}<', drawing)
+    return re.sub('(fill|stroke)="(#[0-9a-f]{6})"', lambda m: f'{m[1]}="{COLOURS[m[2]]}"', size + head + drawing)
+
+
 def table(head, rows, kind=""):
     """The first cell of each row is its header. Cells are HTML."""
     def cells(row):
@@ -81,7 +120,15 @@ class Page:
         self.results, self.latest = results, (results / "latest").resolve()
         self.sum = json.loads((self.latest / "results.json").read_text())
         self.runs = self.sum["runs"]
-        for run in self.runs:
+        # The figures of an earlier `make` or `make demo` of the same base and patches
+        known = {(self.latest / run["folder"]).resolve() for run in self.runs}
+        versions = {(run.get("base"), run.get("series")) for run in self.runs}
+        earlier = [path.parent for suite in ("table", "e2e") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
+        self.earlier = [{**json.loads((path / "results.json").read_text()), "folder": path} for path in earlier
+                        if path.resolve() not in known and not path.name.endswith(".first")]
+        self.earlier = [run for run in self.earlier if (run.get("base"), run.get("series")) in versions or
+                        run.get("base") in {base for base, _ in versions} and run["kernel"] == "feature"]
+        for run in self.runs + self.earlier:
             run["path"] = (self.latest / run["folder"]).resolve()
             own = run["path"] / "results.json"
             run["tests"] = json.loads(own.read_text())["tests"] if own.exists() else []
@@ -103,8 +150,11 @@ class Page:
         kind = state(self.sum["counts"])
         flakes = sum((run.get("flakes", []) for run in self.runs), [])
         word = {"pass": "Passed", "fail": "Failed", "skip": "Nothing was tested"}[kind]
-        return (f'<h1 class="{kind}">{MARKS[kind]} {word}</h1>\n<p>{text(verdict(self.sum["counts"], flakes))}, in '
-                f'{number(len(self.runs), "run")}. Emulated devices: nothing here ran on hardware.</p>')
+        bases = " ".join({run["base"]: 0 for run in self.runs if run.get("base")})
+        return (f'<h1>Peer-to-peer DMA to device-private memory</h1>\n<p>An RDMA adapter reads and writes GPU memory directly over PCIe, '
+                f'and the kernel can still migrate that memory. {text(min((run["start"] for run in self.runs), default="")[:10])}, Linux {text(bases)}. '
+                f'Emulated devices: nothing here ran on hardware.</p>\n<p class="verdict {kind}">{MARKS[kind]} {word}: '
+                f'{text(verdict(self.sum["counts"], flakes))}, in {number(len(self.runs), "run")}</p>')
 
     def failed(self):
         # Only the first failures are unfolded.
@@ -116,51 +166,71 @@ class Page:
                 for run in self.runs for flake in run.get("flakes", []) if flake["listed"]]
         lost = [run for run in self.runs if run["counts"]["FAIL"] and not run["tests"]]
         out += [f'<p class="fail">{MARKS["fail"]} {text(run["what"])}: {text(run["why"])}</p>' for run in lost]
-        return "<h2>What failed</h2>\n" + ("\n".join(out) or "<p>Nothing.</p>")
+        return "<h2>What failed</h2>\n" + "\n".join(out) if out else ""
+
+    def rows(self, kind):
+        """The lines "# KIND KEY=VALUE..." that tests printed, with their run and test."""
+        for run in self.runs + self.earlier:
+            for test in run["tests"]:
+                for line in re.findall(f"^ *# {kind} (.*)$", test.get("log", ""), re.M):
+                    yield run, test, dict(field.split("=", 1) for field in line.split())
 
     def topologies(self):
-        cards = []
-        for name in sorted({run["topology"] for run in self.runs} - {""}):
-            picture = PICTURES / f"{name}.svg"
-            lines = [line for run in self.runs if (run["suite"], run["topology"]) == ("table", name)
-                     for test in run["tests"] for line in re.findall("^# p2p-table (.*)$", test.get("log", ""), re.M)]
-            say = ""
-            for line in lines:
-                row = dict(field.split("=", 1) for field in line.split())
+        say = {}
+        for run, _, row in self.rows("p2p-table"):
+            if run["suite"] == "table":
                 pages, p2p, moved = (int(row[key]) for key in ("pages", "p2p", "migrated"))
-                say += (f'<br/>{VERDICTS.get(row["verdict"], text(row["verdict"]))}: of {pages} pages {p2p} by peer-to-peer, {moved} migrated; '
-                        f'data {"verified" if row["verified"] == "yes" else "WRONG"}'
-                        f'<span class="bar" style="display:block"><i style="width:{100 * p2p / max(pages, 1):.0f}%"></i>'
-                        f'<i class="moved" style="width:{100 * moved / max(pages, 1):.0f}%"></i></span>')
-            cards.append((not say, f'<figure>{picture.read_text(encoding="utf-8") if picture.exists() else ""}<figcaption><strong>{text(name)}</strong>'
-                         f'{say or "<br/>These runs have no figures of the suite table for it."}</figcaption></figure>'))
-        return '<h2>Topologies</h2>\n<div class="cards">' + "\n".join(card for _, card in sorted(cards, key=lambda card: card[0])) + "</div>" if cards else ""
+                data = "data verified" if row["verified"] == "yes" else "data WRONG"
+                say[run["topology"]] = say.get(run["topology"], "") + (
+                    f'<br/>{VERDICTS.get(row["verdict"], text(row["verdict"]))}: {p2p} of {pages} pages reached in place, {moved or "none"} migrated; {data}'
+                    f'<span class="bar" style="display:block"><i style="width:{100 * p2p / max(pages, 1):.0f}%"></i>'
+                    f'<i class="moved" style="width:{100 * moved / max(pages, 1):.0f}%"></i></span>')
+        seen = {run["topology"] for run in self.runs} - {""} - {run["topology"] for run, *_ in self.rows("demo-table")}
+        names = sorted(seen.union(say), key=order)
+        cards = [f'<figure>{picture(name)}<figcaption><strong>{text(name)}</strong>{say[name]}</figcaption></figure>' for name in names if name in say]
+        others = [f'<figure>{picture(name)}<figcaption><strong>{text(name)}</strong></figcaption></figure>' for name in names if name not in say]
+        return (("<h2>Topologies</h2>\n<p>How the adapter (QEMU's edu, the importer) reached device-private memory (QEMU's ivshmem, the exporter). "
+                 "In the pictures the way of the data is green if a switch forwards it by bus address, blue if it passes the host bridge, and orange if "
+                 "the page migrates to RAM. In the bars, blue pages were reached in place, orange ones migrated.</p>\n" if cards else "<h2>Topologies</h2>\n")
+                + f'<div class="cards">{"".join(cards)}</div>'
+                + (f'<details><summary>{number(len(others), "other topology").replace("ys", "ies")} of these runs, without figures</summary>'
+                   f'<div class="cards">{"".join(others)}</div></details>' if others else "")) if names else ""
 
     def demo(self):
-        rows = []
-        for run, test in [(run, test) for run in self.runs for test in run["tests"]]:
-            for line in re.findall("^ *# demo-table (.*)$", test.get("log", ""), re.M):
-                row = dict(field.split("=", 1) for field in line.split())
-                kind = test["status"].lower()
-                rows.append([text(run["topology"]), self.log(run, text(" ".join([run["kernel"], *run["command"].split()[1:]]))),
-                             *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")), text(f'{row["vram"]} of {row["pages"]}'),
-                             *(text(row[key]) for key in ("migrated", "copied", "data")),
-                             f'<span class="{kind}">{MARKS[kind]} {"yes" if kind == "pass" else "NO"}</span>'])
-        return ("<h2>GPU and adapter</h2>\n<p>A GPU and an RDMA adapter take turns at the same pages. P2P bytes are those that the adapter reached "
+        rows, copied = [], {}
+        for run, test, row in self.rows("demo-table"):
+            kind = test["status"].lower()
+            copied.setdefault(run["topology"], {})[row["flag"]] = int(row["copied"])
+            rows.append([text(run["topology"]), self.log(run, text(" ".join([run["kernel"], *run["command"].split()[1:]]))),
+                         *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")), text(f'{row["vram"]} of {row["pages"]}'),
+                         *(text(row[key]) for key in ("migrated", "copied", "data")),
+                         f'<span class="{kind}">{MARKS[kind]} {"yes" if kind == "pass" else "NO"}</span>'])
+        if not rows:
+            return ""
+        bars = ""
+        for name, of in copied.items():
+            if of.keys() == {"no", "yes"}:
+                bars += f'<h2>{amount(of["yes"])} copied instead of {amount(of["no"])}</h2>\n<div class="bars">'
+                for flag, words in (("no", "Without the P2P flag, as today"), ("yes", "With the P2P flag")):
+                    bars += (f'<div>{words}: {amount(of[flag])} copied between GPU memory and RAM<div class="bar"><i class="moved" style="left:0;right:auto;'
+                             f'width:{100 * of[flag] / max(*of.values(), 1):.0f}%"></i></div></div>')
+                bars += "</div>\n"
+        cards = "".join(f'<figure>{picture(name, "e2e")}<figcaption><strong>{text(name)}</strong></figcaption></figure>' for name in sorted(copied, key=order))
+        return (bars + f'<div class="cards">{cards}</div>\n' + "<h2>GPU and adapter</h2>\n<p>A GPU and an RDMA adapter, models of a GP100 and of a ConnectX, take turns at the same pages. P2P bytes are those that the adapter reached "
                 "in video memory (VRAM). Migrated pages went to RAM, and the program moved them back for the next turn of the GPU. The copy "
-                "engine of the GPU copied the bytes both ways. Without the P2P flag the kernel does what it does today.</p>"
+                "engine of the GPU copied the bytes both ways. Without the P2P flag the kernel does what it does today.</p>\n"
                 + table(["topology", "run", "P2P flag", "turns", "RDMA operations", "P2P bytes", "pages in VRAM", "pages migrated", "bytes copied",
-                         "data", "as demanded"], rows)) if rows else ""
+                         "data", "expected"], rows))
 
     def matrix(self):
         suites = sorted({run["suite"] for run in self.runs})
-        names = sorted({run["topology"] for run in self.runs})
+        names = sorted({run["topology"] for run in self.runs}, key=order)
         def cell(suite, name):
             out = ""
             for run in self.runs:
                 if (run["suite"], run["topology"]) == (suite, name):
                     kind, counts = state(run["counts"]), run["counts"]
-                    done = f'{counts["FAIL"]} failed' if counts["FAIL"] else counts["PASS"] or f'{counts["SKIP"]} skipped'
+                    done = f'{counts["FAIL"]} failed' if counts["FAIL"] else f'{counts["PASS"]} passed' if counts["PASS"] else f'{counts["SKIP"]} skipped'
                     label = " ".join([MARKS[kind], run["kernel"], *run["command"].split()[1:]])
                     out += self.log(run, f"{text(label)}: {done}", kind)
             return out
@@ -174,7 +244,7 @@ class Page:
         rows = [[text(suite), text(reason or "no reason given"),
                  f'<details><summary>{number(len(tests), "test")}</summary>{"<br/>".join(map(text, tests))}</details>']
                 for (suite, reason), tests in sorted(why.items())]
-        return "<h2>What was skipped</h2>\n" + (table(["suite", "reason", "tests"], rows) if rows else "<p>Nothing.</p>")
+        return "<h2>What was skipped</h2>\n" + table(["suite", "reason", "tests"], rows) if rows else ""
 
     def same(self):
         rows = []
@@ -186,8 +256,7 @@ class Page:
                          "<br/>".join(f'<span class="fail">{MARKS["fail"]} {text(t[1])}: {t[2]}, now {t[3]}</span>' for t in differ) or "none",
                          len(tests) - len(old)])
         return ("<h2>Old tests, without and with the patches</h2>\n"
-                + (table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows) if rows
-                   else "<p>Not compared in these runs: <code>make soak</code> compares them.</p>"))
+                + table(["suite", "tests", "pass without", "pass with", "differ", "new"], rows)) if rows else ""
 
     def bench(self):
         raw = self.results / "bench/raw.json"
@@ -210,7 +279,7 @@ class Page:
         lines = [line for line in judged.lines if line.startswith(("Passed: ", "**Missed**: "))]
         kinds = ["pass" if line[0] == "P" else "fail" for line in lines]
         lines = [f'<li><span class="{kind}">{MARKS[kind]}</span> {text(line.split(": ", 1)[1])}</li>' for kind, line in zip(kinds, lines)]
-        return (f"<h2>Benchmarks</h2>\n<p>Guest instructions of the last <code>make bench</code>; the stroke is the budget. {self.link(raw, 'Samples')}</p>"
+        return (f"<h2>Benchmarks</h2>\n<p>Guest instructions of the last <code>make bench</code>; the black mark is the budget. {self.link(raw, 'Samples')}</p>"
                 + f'<div class="cards">{"".join(out)}</div>' + f"<h3>All budgets</h3><ul>{''.join(lines)}</ul>")
 
     def what(self):
@@ -226,7 +295,7 @@ class Page:
         return "<h2>What was run</h2>\n" + table(["", "what"], [row for row in rows if row[1]]).replace(' data-what="what"', "")
 
     def write(self):
-        parts = [self.top(), self.failed(), self.topologies(), self.demo(), self.matrix(), self.skipped(), self.same(), self.bench(), self.what()]
+        parts = [self.top(), self.failed(), self.demo(), self.topologies(), self.matrix(), self.skipped(), self.same(), self.bench(), self.what()]
         folder = self.results / "report"
         folder.mkdir(exist_ok=True)
         (folder / "index.html").write_text(

@@ -200,16 +200,19 @@ def run(folder, meta):
             splats.append({"line": int(number), "test": test, "text": text})
     failed = [t for t in tests if t["status"] == "FAIL"]
 
+    for key in [key for key in meta if key == "guest_status" or key.endswith("seconds")]:
+        meta[key] = float(meta[key]) if "." in meta[key] else int(meta[key]) if meta[key] else None
+
     # An error of the run as a whole counts as one failed test.
     code, why = int(meta.pop("code")), meta.pop("why")
     if code == 0 and splats:
         code, why = SPLAT, "splat"
     if code == 0 and plan:
         code, why = PLAN, plan
-        if meta["guest_status"] != "0":
+        if meta["guest_status"] != 0:
             last = (folder / "ktap").read_text(errors="replace").splitlines()[-1:]
             why += f"; the guest command ended with status {meta['guest_status']}: {''.join(last)}"
-    if code == 0 and meta["guest_status"] != "0" and not failed:
+    if code == 0 and meta["guest_status"] != 0 and not failed:
         code, why = FAIL, f"the guest command ended with status {meta['guest_status']}"
     if why:
         if splats:
@@ -347,7 +350,7 @@ def write_junit(folder, result, first):
     name = ".".join(filter(None, (*(result.get(k, "") for k in ("suite", "kernel", "topology")), "-".join(words))))
     errors = sum(t["name"] == "vm" and t["status"] == "FAIL" for t in tests)
     root = ET.Element("testsuite", name=name, tests=str(len(tests)), failures=str(result["counts"]["FAIL"] - errors),
-                      errors=str(errors), skipped=str(result["counts"]["SKIP"]), time=result.get("seconds") or "0")
+                      errors=str(errors), skipped=str(result["counts"]["SKIP"]), time=str(result.get("seconds") or 0))
     if result.get("start"):
         root.set("timestamp", result["start"][:19])
     properties = ET.SubElement(root, "properties")

@@ -9,11 +9,12 @@ usage() {
 usage: [TOPOLOGIES="..."] run.sh [demo]
 
 Runs the suite "table" (selftests/suites/table) on the kernel "feature", which is the
-base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo" it runs what the file
-selftests/suites/e2e/demo lists: a GPU and an adapter take turns at the same pages.
-One line per topology and access flag says how many pages and bytes were moved.
+base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo"
+it runs what the file selftests/suites/e2e/demo lists: a GPU and an adapter take turns
+at the same pages. One line per topology and access flag says how many pages and
+bytes were moved. TOPOLOGIES replaces the topologies of the list.
 
-exit: 0 each line is as the file of its topology (selftests/topologies) demands;
+exit: 0 each line is what the file of its topology (selftests/topologies) expects;
 otherwise as test.sh.
 EOF
 }
@@ -21,7 +22,7 @@ case ${1:-} in
 demo)
 	shift
 	suite=e2e list=demo tests='^    (not )?ok ' nothing='-|-|-|-|-|-|-|-'
-	heading='TOPOLOGY|P2P FLAG|TURNS|RDMA OPS|P2P BYTES|IN VRAM|MIGRATED|BYTES COPIED|DATA|AS DEMANDED'
+	heading='TOPOLOGY|P2P FLAG|TURNS|RDMA OPS|P2P BYTES|IN VRAM|MIGRATED|BYTES COPIED|DATA|EXPECTED'
 	format='%-17s  %-8s  %5s  %8s  %9s  %7s  %8s  %12s  %-8s  %s\n'
 	cells='function cells() {
 		if (v["flag"] == "") return nothing
@@ -30,7 +31,7 @@ demo)
 	;;
 *)
 	suite=table list=runs tests='^(not )?ok ' nothing='-|-|-|-'
-	heading='TOPOLOGY|VERDICT|P2P|MIGRATED|DATA|AS DEMANDED'
+	heading='TOPOLOGY|VERDICT|P2P|MIGRATED|DATA|EXPECTED'
 	format='%-18s  %-20s  %6s  %8s  %-13s  %s\n'
 	cells='function cells() {
 		say["bus"] = "bus address"; say["bridge"] = "through host bridge"; say["none"] = "not supported"
@@ -39,10 +40,19 @@ demo)
 	}'
 	;;
 esac
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 rc=0
-LIST=$list "$TOP/scripts/test.sh" "$suite" "${TOPOLOGIES:-}" >/dev/null || rc=$?
+list=$TOP/selftests/suites/$suite/$list
+TOPOLOGIES=${TOPOLOGIES:-} "$TOP/scripts/list.sh" --check
+scratch "${TMPDIR:-/tmp}"
+[ -z "${TOPOLOGIES:-}" ] || {
+	# The runs of the first topology, on each of these
+	awk -v names="$TOPOLOGIES" '{ sub(/#.*/, "") } !NF { next } first == "" { first = $2; n = split(names, name, " ") } $2 == first {
+		for (i = 1; i <= n; i++) { $2 = name[i]; print } }' "$list" >"$tmp/runs"
+	list=$tmp/runs
+}
+LIST=$list attend "$TOP/scripts/test.sh" "$suite" >/dev/null || rc=$?
 [ $rc -le "$EX_FAIL" ] || exit $rc
 
 line() { # CELLS, with | between them
@@ -52,8 +62,7 @@ line() { # CELLS, with | between them
 	printf "$format" "${words[@]}"
 }
 line "$heading"
-table=$(sed 's/#.*//; /^$/d' "$TOP/selftests/suites/$suite/$list" | while read -r kernel topology args; do
-	[ -z "${TOPOLOGIES:-}" ] || [[ " $TOPOLOGIES " == *" $topology "* ]] || continue
+table=$(sed 's/#.*//; /^$/d' "$list" | while read -r kernel topology args; do
 	dir=$(results_dir "$kernel" "$topology" "$suite" "$args")
 	[ -f "$dir/results.json" ] || {
 		line "$topology|$nothing|NO, could not run"

@@ -14,7 +14,7 @@ this machine, if it is new enough. Otherwise the script downloads sparse of Debi
 sid into the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; 3 MB).
 END
 }
-needs_argument "$@"
+arguments 1 99 '' "$@"
 valid=$1/scripts/checker-valid.sh
 [ -x "$valid" ] || [ -f "$valid" ] || die "no $valid"
 

@@ -6,12 +6,13 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh ["SUITE ..." ["TOPOLOGY ..."]]
+usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh [--kernels] ["SUITE ..." ["TOPOLOGY ..."]]
 
 Runs all suites in selftests/suites, or the named ones. TOPOLOGY and KERNELS limit
 the guest runs to these topologies and kernels. They do not limit runs on the host.
 JOBS guests run at the same time (default: one per processor). Results are in
-results/latest. vm.sh --help explains time limits.
+results/latest. vm.sh --help explains time limits. --kernels runs nothing, and prints
+the targets of make for the kernels that are needed.
 
 LIST=soak does the runs that the files "soak" of the suites list, in place of those in
 the files "runs". You may stop it at any time; it continues where it stopped. A run
@@ -23,7 +24,7 @@ A suite is a folder with
   run       the program that the guest runs with these arguments; prints KTAP
   soak      for LIST=soak: runs that take too long for runs; a line
             "host ARGUMENTS" runs the program host
-  demo      for LIST=demo: the runs of "make demo"
+  demo      for LIST=demo: the runs of "make demo". LIST may also be the path of such a file
   host      a program that prints KTAP on the host
   may-skip  tests that may skip; for the format see this file of the suite hmm
   same      pairs of runs, on two kernels, in which each test must have the same
@@ -47,16 +48,12 @@ The last line is "N passed, N failed, N skipped", with the flakes if there were 
 exit: 0 nothing failed, 1 something failed, 2 a run could not start.
 EOF
 }
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
--*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+arguments 0 2 --kernels "$@"
+kernels_only=
+[ "${1:-}" != --kernels ] || {
+	kernels_only=yes
+	shift
+}
 suites_wanted=${1:-} topologies_wanted=${2:-}
 
 # Check this now, not after an hour of tests.
@@ -64,25 +61,17 @@ suites_wanted=${1:-} topologies_wanted=${2:-}
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
 list=${LIST:-runs}
-step "test: begin" 2>/dev/null # the clock
-took
+[ -n "$kernels_only" ] || {
+	step "test: begin" 2>/dev/null # the clock
+	took
+}
 
 # wanted VALUE LIST: is LIST empty, or does it contain VALUE?
 wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }
-for name in $topologies_wanted; do
-	[ -f "$TOP/selftests/topologies/$name" ] || die "no topology $name in selftests/topologies"
-done
-for name in $suites_wanted; do
-	[ -d "$suites/$name" ] || die "no suite $name; there are: $(cd "$suites" && echo *)"
-done
+SUITES=$suites_wanted TOPOLOGIES=$topologies_wanted "$TOP/scripts/list.sh" --check
 
 # rows FILE: its lines without comments, each with single spaces
 rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//; /^$/d' "$1"; }
-
-kernels=$(rows "$TOP/kernel-config/kernels" | cut -d ' ' -f 1 | xargs)
-for name in ${KERNELS:-}; do
-	wanted "$name" "$kernels" || die "no kernel $name; there are: $kernels"
-done
 
 # All runs: suite, and either "host" or kernel, topology and arguments.
 todo=()
@@ -97,9 +86,9 @@ for dir in "$suites"/*/; do
 		fi
 		wanted "$kernel" "${KERNELS:-}" || continue
 		wanted "$topology" "$topologies_wanted" || continue
-		[ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
+		[ -n "$kernels_only" ] || [ -f "$BUILD/kernels/$kernel/stamp" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
 		todo+=("$suite $kernel $topology $args")
-	done < <(rows "$dir/$list")
+	done < <(if [[ $list == */* ]]; then rows "$list"; else rows "$dir/$list"; fi)
 done
 [ ${#todo[@]} -gt 0 ] || die "nothing to do: no run of these suites has these topologies and kernels"
 # Slow runs come first, so that no processor is idle at the end.
@@ -108,6 +97,11 @@ for name in $topologies_wanted; do
 	printf '%s\n' "${todo[@]}" | awk -v name="$name" '$2 != "host" && $3 == name { found = 1 } END { exit !found }' ||
 		die "no run of these suites has the topology $name"
 done
+
+[ -z "$kernels_only" ] || {
+	printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print "kernel-" $2 }' | sort -u
+	exit
+}
 
 # Download a newer QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
 while read -r version; do
@@ -257,6 +251,8 @@ for n in "${!todo[@]}"; do
 	[ -z "${before[n]:-}" ] || continue
 	[ ${#running[@]} -lt "$jobs" ] || finish
 	read -r -a words <<<"${todo[n]}"
+	# With few runs, the first result takes a while.
+	[ ${#todo[@]} -gt 12 ] || step "started: ${todo[n]}"
 	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
 	running[$!]=$n
 	began[$n]=$(date +%s)
@@ -305,7 +301,7 @@ rc=0
 "$TOP/scripts/results.py" summary "$summary" "${dirs[@]}" >"$tmp/summary" || rc=$?
 ln -sfn "$(basename "$summary")" "$TOP/results/latest"
 sed 1d "$BUILD/times" | sort -k 1,1nr >"$summary/times.txt"
-step "where the time went; runs side by side count each, all of them: results/latest/times.txt"
+step "where the time went (parallel runs each count in full; full list: results/latest/times.txt)"
 awk -F '\t' '
 	{ split($2, word, " "); name = word[1] == "run" ? "suite " word[2] : $2 }
 	!(name in sum) { order[++n] = name; slowest[name] = substr($2, 5) }

@@ -16,7 +16,7 @@ in patches/ is never discarded. If a patch does not apply, the script exits with
 and the tree has the patches before it.
 END
 }
-no_arguments "$@"
+arguments 0 0 '' "$@"
 
 base=$BUILD/base
 [ -d "$base/.git" ] || die "no build/base: run make tree, which first runs scripts/base.sh"

@@ -22,7 +22,7 @@ DIR gets console.log, ktap, config, results.json, junit.xml, conclusion.txt,
 monitor.log, and qemu.sh, the exact QEMU command. qemu.sh also runs on another
 machine and says how.
 
-If COMMAND is a suite's /suites/SUITE/run, files of the suite have an effect:
+If COMMAND is /suites/SUITE/run, these optional files in its suite folder change the run:
   may-skip  lists the tests that may skip
   icount    lists first arguments of COMMAND. Such a run gets one processor and
             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
@@ -43,6 +43,9 @@ Time limits only catch hangs. In seconds, with their defaults:
   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
   TEST_TIMEOUT (1800)    from there to the end
   SILENCE_TIMEOUT (300)  without a line on the console
+ACCEL=kvm in the environment uses KVM instead of TCG. Nobody has tried that with these
+tests; results.json names the accelerator of each run.
+
 All limits, also those in the guest, are multiplied by SLOWDOWN (default: 1) and by a
 factor for this machine: the number of seconds that the first boot of this kernel took
 here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
@@ -143,7 +146,7 @@ qemu_command() {
 		qemu_devices=(-object "memory-backend-memfd,id=ram,size=$memory,share=on" "${qemu_devices[@]}")
 	fi
 	qemu=(
-		"$qemu_binary" -machine "$machine" -accel tcg -cpu "$cpu" "${processors[@]}" -m "$memory"
+		"$qemu_binary" -machine "$machine" -accel "$accel" -cpu "$cpu" "${processors[@]}" -m "$memory"
 		-nodefaults -no-user-config -display none -no-reboot
 		-device "isa-debug-exit,iobase=0x501,iosize=1"
 		"${qemu_devices[@]}"
@@ -228,8 +231,18 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	topology "$file"
 	[ ${#sockets[@]} -eq 0 ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
 	! least=$(run_word qemu "$suite" "${@:4}") || [ "$qemu_least" -ge "$least" ] || qemu_least=$least
-	icount=''
+	icount='' accel=${ACCEL:-tcg} accel_words='TCG (no KVM)'
 	! shift=$(run_word icount "$suite" "${@:4}") || icount=${shift:-3}
+	# Virtual time exists only with TCG.
+	[ -z "$icount" ] || accel=tcg
+	case $accel in
+	tcg) ;;
+	kvm)
+		[ -w /dev/kvm ] || die "ACCEL=kvm: /dev/kvm is missing, or not yours to write"
+		accel_words='KVM (the tests were never run with it)'
+		;;
+	*) die "ACCEL=$accel: must be tcg or kvm" ;;
+	esac
 	qemu_binary=${QEMU:-qemu-system-x86_64}
 	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
@@ -265,7 +278,7 @@ boot)
 	{ [ $# -ge 1 ] && [ $# -le 2 ]; } || die "usage: vm.sh boot TOPOLOGY [KERNEL]"
 	setup "${2:-normal}" "$1"
 	qemu_command shell
-	echo "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description. Ctrl-A X ends it."
+	echo "QEMU $qemu_version, $accel_words, kernel $kernel, topology $topology_name: $description. Ctrl-A X ends it."
 	"${qemu[@]}" -serial mon:stdio && exit 0
 	# The init of the guest ends QEMU with 33; see selftests/guest/init.
 	[ $? -eq 33 ]
@@ -310,7 +323,7 @@ qemu_command "$@"
 say() {
 	[ -n "$quiet" ] || echo "$*"
 }
-say "QEMU $qemu_version, TCG (no KVM), kernel $kernel, topology $topology_name: $description"
+say "QEMU $qemu_version, $accel_words, kernel $kernel, topology $topology_name: $description"
 
 # Results are written to a temporary folder, which is renamed at the end.
 [ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: contains other files than results"
@@ -478,7 +491,7 @@ code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_statu
 	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
 	start="$(date -u -d "@$((start / 1000000))" -Is)" folder="${dir#"$TOP/"}" \
 	repeat="scripts/vm.sh run ${append_more:+-a ${append_more@Q} }$repeat" \
-	base="$(base_field version)" series="$(series_id "$kernel")" accelerator=tcg qemu="$qemu_version" \
+	base="$(base_field version)" series="$(series_id "$kernel")" accelerator="$accel" qemu="$qemu_version" \
 	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")") || exit "$EX_USAGE"
 
 rm -rf "$dir"

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Write a commented template for a new topology, test or mutant.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+usage() {
+	cat <<'END'
+usage: new.sh topology NAME    selftests/topologies/NAME, its rows in README and in the suite hmm
+       new.sh test NAME        selftests/programs/NAME.c, a program for the guests
+       new.sh mutant NAME      selftests/mutants/NAME.patch, from the edits in build/tree, which it undoes
+
+CONTRIBUTING.md says what comes next. Files that exist are not replaced.
+END
+}
+arguments 2 2 '' "$@"
+name=$2
+[[ $name =~ ^[a-z0-9]+(-[a-z0-9]+)*$ ]] || die "NAME=$name: small letters, digits and - only"
+case $1 in
+topology) out=selftests/topologies/$name ;;
+test) out=selftests/programs/$name.c ;;
+mutant) out=selftests/mutants/$name.patch ;;
+*)
+	usage >&2
+	exit "$EX_USAGE"
+	;;
+esac
+cd "$TOP"
+[ ! -e "$out" ] || die "$out exists already"
+case $1 in
+topology)
+	cat >"$out" <<'END'
+# Two root ports. selftests/topologies/README explains each key.
+description=one line for readers
+cpu=EPYC
+memory=4G
+device=pcie-root-port,id=rp0,chassis=1,slot=1
+device=pcie-root-port,id=rp1,chassis=2,slot=2
+exporter=bus=rp0
+importer=bus=rp1
+# What pci_p2pdma must answer: bus, bridge or none
+verdict=bridge
+# Does QEMU move the data of a DMA? yes, or "no: why"
+data=yes
+END
+	printf 'normal\t\t%s\t\tnew\n' "$name" >>selftests/suites/hmm/runs
+	sed -i "/^| \[\`none\`\](pictures\/none.svg)/i | [\`$name\`](pictures/$name.svg) | through host bridge | one line for readers |" selftests/README.md
+	step "$out, selftests/suites/hmm/runs, selftests/README.md: edit them, then make topology, then make TOPOLOGIES=$name"
+	;;
+test)
+	cat >"$out" <<'END'
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is tested, and on which devices.
+ *
+ * A suite runs it in the guest as /programs/NAME: add it to the suite's program "run". The output is KTAP.
+ */
+#include "kselftest_harness.h"
+
+FIXTURE(example) {
+	int value;
+};
+
+/* Runs before each test. A device that is not there is a skip; list the test in the file may-skip of the suite. */
+FIXTURE_SETUP(example)
+{
+	self->value = 1;
+	if (self->value != 1)
+		SKIP(return, "no device");
+}
+
+FIXTURE_TEARDOWN(example)
+{
+}
+
+/* The first value is what must be, the second what is. */
+TEST_F(example, first)
+{
+	ASSERT_EQ(1, self->value);
+}
+
+TEST_HARNESS_MAIN
+END
+	sed -i "s/NAME/$name/" "$out"
+	step "$out: edit it, and start it in selftests/suites/SUITE/run"
+	;;
+mutant)
+	kgit "$BUILD/tree" diff --quiet && die "build/tree has no edits: break one line of the patches there first"
+	{
+		cat <<'END'
+One sentence: what is broken.
+
+Patch: SERIES subject of the patch that the mutant breaks
+Run: normal switch -t TEST
+Killed-by: name of the test that must notice
+
+END
+		kgit "$BUILD/tree" diff --no-prefix --src-prefix=a/ --dst-prefix=b/ | grep -v '^\(diff --git\|index \)'
+	} >"$out"
+	kgit "$BUILD/tree" diff | kgit "$BUILD/tree" apply --reverse
+	step "$out: fill in its header (scripts/mutants.sh --help), then make mutants MUTANTS=$name"
+	;;
+esac

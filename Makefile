@@ -12,7 +12,7 @@ unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh refresh-page tree export series-page boot kernels topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 # A wrong name is an error before anything is built.
@@ -109,6 +109,10 @@ base: deps
 
 deps:
 	@scripts/deps.sh
+
+p2p-check: ## build p2p-check, which says whether peer-to-peer DMA works on a machine: build/p2p-check --help
+	@mkdir -p build
+	$(CC) -O2 -Wall -Wextra -o build/p2p-check p2p-check/p2p-check.c
 
 topology: ## draw the topologies: results/topology, selftests/pictures (needs graphviz)
 	@scripts/topology.py

@@ -249,7 +249,7 @@ end_jobs() {
 # kernel. Lists of runs and some scripts cannot. All suites are included, because suites use files of each other.
 bench_id() {
 	{
-		(cd "$TOP" && find scripts selftests kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
+		(cd "$TOP" && find scripts selftests p2p-check kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
 			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|deps|export|mbox|mutants|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)

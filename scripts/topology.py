@@ -36,6 +36,7 @@ DEVICES = {
     "x3130-upstream": ("upstream", "104c:8232"),
     "xio3130-downstream": ("downstream", "104c:8233"),
     "pxb-pcie": ("host", "1b36:000b"),
+    "pcie-pci-bridge": ("pci", "1b36:000e"),
     "pci-testdev": ("filler", ""),
     "ivshmem-plain": ("exporter", ""),
     "edu": ("importer", ""),
@@ -44,7 +45,9 @@ DEVICES = {
     "virtio-iommu-pci": ("iommu", ""),
 }
 IOMMU = {"intel-iommu": "Intel IOMMU", "amd-iommu": "AMD IOMMU", "virtio-iommu-pci": "virtio IOMMU"}
-BRIDGES = ("port", "upstream", "downstream", "host")
+BRIDGES = ("port", "upstream", "downstream", "host", "pci")
+# What test_hmm takes.
+EXPORTERS, IMPORTERS = 2, 4
 # The only bridge of QEMU with an ACS capability.
 HAS_ACS = "pcie-root-port"
 
@@ -52,7 +55,7 @@ FONT = "DejaVu Sans"
 INK, LINE, PAPER = "#1f2328", "#8c959f", "#ffffff"
 BUS, BRIDGE, RAM, NO = "#1a7f37", "#0969da", "#bc4c00", "#cf222e"
 FILL = {"exporter": "#ddf4ff", "importer": "#fff8c5", "top": "#f6f8fa", "host": "#eaeef2", "iommu": "#fbefff",
-        "no": "#ffebe9", "port": PAPER, "upstream": PAPER, "downstream": PAPER}
+        "no": "#ffebe9", "port": PAPER, "upstream": PAPER, "downstream": PAPER, "pci": PAPER}
 
 
 class Wrong(Exception):
@@ -116,7 +119,9 @@ class Topology:
                 device.number = n
         self.trusted = self.keys.get("cpu", "").startswith("EPYC")
         self.masked = self.keys.get("masked") == "yes"
-        self.verdicts = self.keys.get("verdict", "").split()
+        # A list for each exporter, with an entry for each importer.
+        self.verdicts = [words * len(self.importers) if len(words) == 1 else words
+                         for words in (word.split(",") for word in self.keys.get("verdict", "").split())]
         self.check()
 
     def add(self, key, value, buses):
@@ -126,6 +131,8 @@ class Topology:
         if qemu not in DEVICES:
             raise Wrong(f"device {qemu}: not known to scripts/topology.py")
         properties = dict(w.partition("=")[::2] for w in words)
+        if qemu == "pxb-pcie" and self.hosts[1:] and "bus" not in properties:
+            raise Wrong("a second pxb-pcie needs bus=pcie.0, because QEMU would put it below the first")
         bus = properties.get("bus", "pcie.0")
         if bus not in buses:
             raise Wrong(f"{qemu}: no bus {bus} before it")
@@ -213,8 +220,12 @@ class Topology:
         shape = self.keys.get("shape", "direct")
         if self.exporters and (shape == "iova") != self.translates():
             raise Wrong(f"shape={shape}, but {'an' if self.translates() else 'no'} IOMMU translates")
-        for exporter, said in zip(self.exporters, self.verdicts):
-            for importer in self.importers:
+        if len(self.exporters) > EXPORTERS or len(self.importers) > IMPORTERS:
+            raise Wrong(f"test_hmm takes at most {EXPORTERS} exporters and {IMPORTERS} importers")
+        for exporter, words in zip(self.exporters, self.verdicts):
+            if len(words) != len(self.importers):
+                raise Wrong(f"verdict {','.join(words)}: {len(words)} verdicts for {len(self.importers)} importers")
+            for importer, said in zip(self.importers, words):
                 common, why = self.meet(exporter, importer)
                 found = "bus" if common else "bridge" if self.trusted else "none"
                 if not common:
@@ -234,8 +245,8 @@ class Topology:
             for device in devices:
                 ways.setdefault(device, set()).add((colour, direction))
 
-        for exporter, said in zip(self.exporters, self.verdicts):
-            for importer in self.importers:
+        for exporter, words in zip(self.exporters, self.verdicts):
+            for importer, said in zip(self.importers, words):
                 common, _ = self.meet(exporter, importer)
                 above = [importer, *importer.up()], [exporter, *exporter.up()]
                 if common:
@@ -257,7 +268,7 @@ class Topology:
         for n, device in enumerate([*self.hosts, *shown]):
             device.node = f"n{n}"
         ends = [d for d in shown if d.kind in ("exporter", "importer")]
-        moved = [e for e, said in zip(self.exporters, self.verdicts) if said == "none" or self.masked]
+        moved = [e for e, words in zip(self.exporters, self.verdicts) if "none" in words or self.masked]
         # The arrow of a migrating page goes around the outside, on the side of the exporter.
         left = bool(moved) and moved == ends[:1]
         side = "w" if left else "e"
@@ -318,6 +329,7 @@ class Topology:
             "port": ["root port" if device.parent and device.parent.kind == "host" else "PCIe port"],
             "upstream": ["PCIe switch", "upstream port"],
             "downstream": ["downstream port"],
+            "pci": ["PCIe-to-PCI", "bridge"],
             "exporter": [f"exporter{n}", "GPU memory", "ivshmem, 16 MiB"],
             "importer": [f"importer{n}", "NIC", "edu"],
         }[kind]
@@ -325,7 +337,7 @@ class Topology:
         if self.redirects(device) and device.parent.kind != "host":
             rows.append([(["ACS redirect"], "iommu", "")])
         if kind == "host":
-            if "none" in self.verdicts:
+            if any("none" in words for words in self.verdicts):
                 rows.append([(["✕ not trusted by the kernel:", "no peer-to-peer"], "no", "")])
             if self.iommu:
                 how = "IOVA → bus address" if self.translates() else "passthrough" if self.iommu_on() else "off"
@@ -343,13 +355,16 @@ class Topology:
             "bridge": (BRIDGE, "through the host bridge" + (", by IOVA" if self.translates() else "")),
             "none": (RAM, "not supported: the page migrates to RAM"),
         }
-        for exporter, said in zip(self.exporters, self.verdicts):
-            colour, text = say[said]
-            if self.masked:
-                colour, text = RAM, "refused by the DMA mask: the page migrates to RAM"
-            if len(self.exporters) > 1:
-                text = f"exporter {exporter.number}: {text}"
-            lines.append(f'<font color="{colour}"><b>{text}</b></font>')
+        for exporter, words in zip(self.exporters, self.verdicts):
+            for n, said in enumerate(words if len(set(words)) > 1 else words[:1]):
+                colour, text = say[said]
+                if self.masked:
+                    colour, text = RAM, "refused by the DMA mask: the page migrates to RAM"
+                if len(set(words)) > 1:
+                    text = f"importer {n}: {text}"
+                if len(self.exporters) > 1:
+                    text = f"exporter {exporter.number}{', ' if len(set(words)) > 1 else ': '}{text}"
+                lines.append(f'<font color="{colour}"><b>{text}</b></font>')
         if self.exporters:
             lines += wrapped(f"DMA mask {keys.get('dma_bits', 64)} bits; data arrives: "
                              + keys.get("data", "").replace("no: ", "no, "))

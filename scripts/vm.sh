@@ -96,7 +96,7 @@ topology() {
 		esac
 	done <"$1"
 	{ [ -n "$cpu" ] && [ -n "$memory" ]; } || die "$1: cpu and memory are needed"
-	must_be "$1" verdict "$verdict" '((bus|bridge|none)( |$))*'
+	must_be "$1" verdict "$verdict" '((bus|bridge|none)[, ]?)*'
 	must_be "$1" data "$data" 'yes|no: .+'
 	must_be "$1" shape "$shape" 'direct|iova'
 	must_be "$1" bar "$bar" '[0-9]+[MG]'

@@ -6,7 +6,9 @@
  *
  *   p2p-table exporter=N verdict=bus|bridge|none pages=N p2p=N migrated=N verified=yes|no
  *
- * or "no devices". Exit status 1, with a reason, if there was an error.
+ * or "no devices". With the argument "verdicts" it prints only, for each exporter and
+ * each importer, their numbers and the verdict. Exit status 1, with a reason, if there
+ * was an error.
  */
 #include <err.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@
 
 #define NPAGES		256
 #define IMPORTER	4	/* minor of the first importer */
+#define IMPORTERS	4
 #define EXPORTERS	2
 
 static int open_minor(int minor)
@@ -92,14 +95,9 @@ static const char *verdict(int importer, void *addr, uint64_t *n_p2p)
 	}
 }
 
-static void report(int nr, int exporter, int importer)
+/* Memory that was filled and migrated to the exporter. */
+static void *export(int exporter, size_t size, void *got, void *want)
 {
-	size_t size = (size_t)NPAGES * sysconf(_SC_PAGESIZE);
-	struct hmm_dmirror_p2p_stats before, after;
-	void *got = malloc(size), *want = malloc(size);
-	const char *how;
-	uint64_t n_p2p;
-	bool good;
 	void *addr;
 
 	addr = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -114,6 +112,39 @@ static void report(int nr, int exporter, int importer)
 	memcpy(addr, want, size);
 	command(exporter, HMM_DMIRROR_MIGRATE_TO_DEV, "HMM_DMIRROR_MIGRATE_TO_DEV",
 		addr, got);
+	return addr;
+}
+
+static void print_verdicts(int nr, int exporter)
+{
+	size_t size = (size_t)NPAGES * sysconf(_SC_PAGESIZE);
+	void *got = malloc(size), *want = malloc(size), *addr;
+	uint64_t n_p2p;
+
+	for (int i = 0; i < IMPORTERS; i++) {
+		int importer = open_minor(IMPORTER + i);
+
+		if (importer < 0 || !stats(importer).bound)
+			break;
+		addr = export(exporter, size, got, want);
+		printf("%d %d %s\n", nr, i, verdict(importer, addr, &n_p2p));
+		munmap(addr, size);
+		close(importer);
+	}
+	free(got);
+	free(want);
+}
+
+static void report(int nr, int exporter, int importer)
+{
+	size_t size = (size_t)NPAGES * sysconf(_SC_PAGESIZE);
+	struct hmm_dmirror_p2p_stats before, after;
+	void *got = malloc(size), *want = malloc(size), *addr;
+	const char *how;
+	uint64_t n_p2p;
+	bool good;
+
+	addr = export(exporter, size, got, want);
 	before = stats(exporter);
 
 	how = verdict(importer, addr, &n_p2p);
@@ -140,8 +171,9 @@ static void report(int nr, int exporter, int importer)
 	free(want);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	bool only_verdicts = argc == 2 && !strcmp(argv[1], "verdicts");
 	int importer = open_minor(IMPORTER);
 	int found = 0;
 
@@ -151,7 +183,10 @@ int main(void)
 		if (exporter < 0)
 			break;
 		if (stats(exporter).bar_pages) {
-			report(i, exporter, importer);
+			if (only_verdicts)
+				print_verdicts(i, exporter);
+			else
+				report(i, exporter, importer);
 			found++;
 		}
 		close(exporter);

@@ -1,0 +1,1 @@
+../../p2p-check/p2p-check.c

@@ -12,7 +12,7 @@ unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
+.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 # A wrong name is an error before anything is built.
@@ -64,6 +64,9 @@ apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERI
 
 mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
 	@scripts/mbox.sh
+
+deb: tree ## build Debian packages of the patched kernel: [CONFIG=file of a distribution] [DRY_RUN=1]
+	@scripts/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
 
 refresh: ## try to apply the series to other kernels: BASE="7.2 7.3@trixie-backports", a tarball, or dir@commit
 	@scripts/refresh.sh $(BASE)

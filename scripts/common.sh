@@ -250,7 +250,7 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests p2p-check kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|container|deps|export|list|mbox|mutants|new|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|container|deb|deps|export|list|mbox|mutants|new|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|figures|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

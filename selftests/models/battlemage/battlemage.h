@@ -217,6 +217,7 @@ struct gpu {
 	u64 *ggtt;
 	u8 *seen;		/* unknown registers that were logged */
 	u8 *vram;
+	u64 bar2;		/* the register in configuration space */
 	int bar0_file, vram_file;
 
 	/* interrupts, by word of GT_INTR_DW and bit */

@@ -5,6 +5,7 @@
 import os
 import struct
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -475,6 +476,32 @@ def case_posted(new, random):
     d.run(1, *copy(VA, VA + 0x1000, 8))
     assert d.word(DATA) == 9
     verdict(d)
+
+
+def case_peer(new, random):
+    """The model of another device accesses BAR 2 at its address on the bus"""
+    at, size = 0x240000000, 1 << 30
+    with tempfile.TemporaryDirectory() as folder:
+        d = new("-p", "-l", folder + "/peer")
+        for i in 0, 1:
+            d.pte(VA + i * 0x1000, DATA + i * 0x1000 | P | W | DM)
+        d.run(1, *copy(VA + 0x1000, VA, 4096))
+        asker = client.PeerEnd(folder + "/asker")
+        access = lambda *args, **more: asker.access(folder + "/peer", *args, **more)
+        assert access(at + DATA, 4)[0] == 0, "where no BAR is"
+        d.write(CONFIG, 0x18, struct.pack("<Q", at | 0xc))
+        assert access(at - 1)[0] == access(at + size)[0] == 0, "beside the BAR"
+        assert access(at)[0] == size
+        data = random.randbytes(2000)
+        assert access(at + DATA + 0x1004, data=data)[0] == size - DATA - 0x1004
+        d.run(1, *copy(VA, VA + 0x1004, 4))
+        assert access(at + DATA + 0x1004, len(data))[1] == data
+        assert d.word(DATA) == 0, "it was not posted"
+        assert access(at + size - 2, data=b"lost")[0] == 2 and d.read(VRAM, size - 2, 2) == bytes(2), "behind the end"
+        d.write(CONFIG, 4, struct.pack("<H", 4))
+        assert access(at + DATA, 4)[0] == 0, "memory is not decoded"
+        d.write(CONFIG, 4, struct.pack("<H", 6))
+        verdict(d)
 
 
 def case_gone(new, random):

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: battlemage [-b MIB] [-m MIB] [-p] [-v] SOCKET\n"
+	"usage: battlemage [-b MIB] [-l SOCKET] [-m MIB] [-p] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a Battlemage for it.\n"
 	"  -b  size of BAR 2 in MiB, a power of two from 256 to 16384 (that of the VRAM)\n"
+	"  -l  the model of an adapter may ask for BAR 2 at this socket\n"
 	"  -m  size of the VRAM in MiB, a multiple of 1024 up to 16384 (1024)\n"
 	"  -p  a peer's writes to BAR 2 are queued until BAR 2 is read. QEMU then passes each\n"
 	"      access to BAR 2 to the model, which is slow; else it maps BAR 2\n"
@@ -29,15 +30,19 @@ int main(int argc, char **argv)
 	struct options o = { .vram = 1ULL << 30 };
 	static struct gpu gpu;
 	struct gpu *g = &gpu;
+	const char *peer = NULL;
 	bool verbose = false;
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "b:m:pv")) != -1) {
+	while ((opt = getopt(argc, argv, "b:l:m:pv")) != -1) {
 		switch (opt) {
 		case 'b':
 			o.bar = strtoull(optarg, NULL, 10) << 20;
 			if (o.bar < 256ULL << 20 || o.bar > 16ULL << 30 || o.bar & (o.bar - 1))
 				return wrong();
+			break;
+		case 'l':
+			peer = optarg;
 			break;
 		case 'm':
 			o.vram = strtoull(optarg, NULL, 10) << 20;
@@ -65,6 +70,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	g->dev.verbose = verbose;
+	if (peer && !peer_listen(&g->dev, peer)) {
+		perror(peer);
+		return 2;
+	}
 	rc = vfio_user_serve(&g->dev, argv[optind]);
 	stats(g);
 	gpu_free(g);

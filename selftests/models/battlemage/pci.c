@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define BAR2		0x18		/* in configuration space */
 #define NO_SOFT_RESET 8		/* in D3 nothing is lost while there is power: xe relies on it */
 
 static void config_init(struct gpu *g)
@@ -94,8 +95,31 @@ static void region_write(struct vfio_user *v, u32 region, u64 off, const void *f
 			v->config[PCI_PMCSR] = (bytes[PCI_PMCSR - off] & PCI_D3) | NO_SOFT_RESET;
 		if (off <= PCI_COMMAND && off + len > PCI_COMMAND)
 			v->config[PCI_COMMAND] = bytes[PCI_COMMAND - off];
+		/* It passes on what is written to the BARs. */
+		for (u32 i = 0; i < len; i++)
+			if (off + i - BAR2 < sizeof(g->bar2))
+				((u8 *)&g->bar2)[off + i - BAR2] = bytes[i];
 		break;
 	}
+}
+
+/* In parts of 8 bytes, as QEMU does it. Each part is posted separately. */
+static u64 peer(struct vfio_user *v, u64 addr, void *buf, u32 len, bool write)
+{
+	struct gpu *g = container_of(v, struct gpu, dev);
+	u64 off = addr - (g->bar2 & ~(g->opt.bar - 1)), room;
+
+	if (!(v->config[PCI_COMMAND] & PCI_MEMORY) || off >= g->opt.bar)
+		return 0;
+	room = g->opt.bar - off;
+	for (u32 i = 0, n; len <= room && i < len; i += n) {
+		n = min(len - i, 8 - ((off + i) & 7));
+		if (write)
+			region_write(v, REGION_VRAM, off + i, (u8 *)buf + i, n);
+		else
+			region_read(v, REGION_VRAM, off + i, (u8 *)buf + i, n);
+	}
+	return room;
 }
 
 static void reset(struct vfio_user *v)
@@ -106,6 +130,7 @@ static void reset(struct vfio_user *v)
 	gpu_restart(g);
 	v->config[PCI_COMMAND] = 0;
 	v->config[PCI_PMCSR] = NO_SOFT_RESET;
+	g->bar2 = 0;
 }
 
 static bool tick(struct vfio_user *v)
@@ -127,6 +152,7 @@ static const struct vfio_user_ops ops = {
 	.reset = reset,
 	.tick = tick,
 	.unmap = unmap,
+	.peer = peer,
 };
 
 const struct stats *stats(struct gpu *g)

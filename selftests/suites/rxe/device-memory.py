@@ -14,11 +14,16 @@ import json
 import mmap
 import os
 import random
+import struct
 import subprocess
 import sys
 import threading
 import time
 
+try:
+    import pyverbs
+except ModuleNotFoundError:
+    sys.exit("device-memory.py: needs pyverbs; on Debian: apt-get install python3-pyverbs")
 from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ibv_odp_transport_cap_bits,
                                       ibv_rereg_mr_flags, ibv_wr_opcode as op,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
@@ -35,11 +40,14 @@ parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")
 parser.add_argument("gid", type=int, help="index of the GID of its port 1 that is used")
 parser.add_argument("test", nargs="*", help="only these")
 parser.add_argument("--nouveau", metavar="NODE", help="the memory of this GPU, /dev/dri/renderD128, not that of test_hmm")
+parser.add_argument("--xe", metavar="NODE", help="the same with a GPU of xe")
 parser.add_argument("--expect", choices=("ram", "stay", "any"), default="ram",
                     help="where pages are after the adapter used them: in RAM (default), still in device memory, or no matter")
 parser.add_argument("--pages", type=int, default=16, help="size of the memory (default: %(default)s)")
 parser.add_argument("--huge", action="store_true", help="in huge pages of 2 MiB")
 parser.add_argument("--relaxed", action="store_true", help="with relaxed ordering")
+parser.add_argument("--unpatched", action="store_true", help="the kernel lacks the patches, so it counts nothing")
+parser.add_argument("--speed", action="store_true", help="measure, in place and migrating; no tests")
 args = parser.parse_args()
 if args.relaxed:
     P2P |= ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING
@@ -49,7 +57,8 @@ NPAGES = -(-args.pages * PAGE // HUGE) * HUGE // PAGE if args.huge else args.pag
 # The test knows exactly which pages a software adapter accesses.
 SOFTWARE = not os.path.exists(f"/sys/class/infiniband/{args.device}/device")
 # test_hmm of the unpatched kernel has no statistics. There only the places of the pages and the data are checked.
-UNPATCHED = os.uname().release.endswith("-unpatched")
+UNPATCHED = args.unpatched or os.uname().release.endswith("-unpatched")
+GPU = args.nouveau or args.xe
 ODP = ibv_access_flags.IBV_ACCESS_ON_DEMAND
 
 
@@ -74,6 +83,40 @@ class SvmBind(ctypes.Structure):
                 for name in ("header", "va_start", "va_end", "npages", "stride", "result", "reserved0", "reserved1")]
 
 
+class XeQuery(ctypes.Structure):
+    """struct drm_xe_device_query of drm/xe_drm.h"""
+    _fields_ = [("extensions", ctypes.c_uint64), ("query", ctypes.c_uint32), ("size", ctypes.c_uint32), ("data", ctypes.c_uint64),
+                ("reserved", ctypes.c_uint64 * 2)]
+
+
+class XeVmCreate(ctypes.Structure):
+    """struct drm_xe_vm_create"""
+    _fields_ = [("extensions", ctypes.c_uint64), ("flags", ctypes.c_uint32), ("vm_id", ctypes.c_uint32), ("reserved", ctypes.c_uint64 * 2)]
+
+
+class XeSync(ctypes.Structure):
+    """struct drm_xe_sync"""
+    _fields_ = [("extensions", ctypes.c_uint64), ("type", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("addr", ctypes.c_uint64),
+                ("timeline_value", ctypes.c_uint64), ("reserved", ctypes.c_uint64 * 2)]
+
+
+class XeVmBind(ctypes.Structure):
+    """struct drm_xe_vm_bind with one struct drm_xe_vm_bind_op in it"""
+    _fields_ = [("extensions", ctypes.c_uint64), ("vm_id", ctypes.c_uint32), ("exec_queue_id", ctypes.c_uint32), ("pad", ctypes.c_uint32),
+                ("num_binds", ctypes.c_uint32), ("op_extensions", ctypes.c_uint64), ("obj", ctypes.c_uint32), ("pat_index", ctypes.c_uint16),
+                ("op_pad", ctypes.c_uint16), ("offset", ctypes.c_uint64), ("range", ctypes.c_uint64), ("addr", ctypes.c_uint64),
+                ("op", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("region", ctypes.c_uint32), ("op_pad2", ctypes.c_uint32),
+                ("op_reserved", ctypes.c_uint64 * 3), ("pad2", ctypes.c_uint32), ("num_syncs", ctypes.c_uint32), ("syncs", ctypes.c_uint64),
+                ("reserved", ctypes.c_uint64 * 2)]
+
+
+class XeWait(ctypes.Structure):
+    """struct drm_xe_wait_user_fence"""
+    _fields_ = [("extensions", ctypes.c_uint64), ("addr", ctypes.c_uint64), ("op", ctypes.c_uint16), ("flags", ctypes.c_uint16),
+                ("pad", ctypes.c_uint32), ("value", ctypes.c_uint64), ("mask", ctypes.c_uint64), ("timeout", ctypes.c_int64),
+                ("exec_queue_id", ctypes.c_uint32), ("pad2", ctypes.c_uint32), ("reserved", ctypes.c_uint64 * 2)]
+
+
 class ScanArg(ctypes.Structure):
     """struct pm_scan_arg of linux/fs.h"""
     _fields_ = [(name, ctypes.c_uint64)
@@ -89,10 +132,21 @@ MIGRATE_TO_DEV = ioctl_number(3, "H", 2, Command)
 P2P_STATS = ioctl_number(2, "H", 11, Stats)
 SVM_INIT = ioctl_number(3, "d", 0x40 + 8, SvmInit)
 SVM_BIND = ioctl_number(3, "d", 0x40 + 9, SvmBind)
+XE_QUERY = ioctl_number(3, "d", 0x40 + 0, XeQuery)
+XE_VM_CREATE = ioctl_number(3, "d", 0x40 + 3, XeVmCreate)
+XE_VM_BIND = ioctl_number(1, "d", 0x40 + 5, XeVmBind)
+XE_WAIT = ioctl_number(3, "d", 0x40 + 0xa, XeWait)
 PAGEMAP_SCAN = ioctl_number(3, "f", 16, ScanArg)
 PAGE_IS_HUGE = 1 << 6
 # NOUVEAU_SVM_BIND_COMMAND__MIGRATE, NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
 MIGRATE_TO_VRAM = 0 << 0 | 1 << 31 << 16
+
+# DRM_XE_DEVICE_QUERY_MEM_REGIONS, struct drm_xe_mem_region, DRM_XE_MEM_REGION_CLASS_VRAM
+XE_REGIONS, XE_REGION, XE_VRAM = 1, struct.Struct("<HHI10Q"), 1
+# DRM_XE_VM_CREATE_FLAG_LR_MODE | _FAULT_MODE; DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR; DRM_XE_VM_BIND_OP_MAP, _PREFETCH
+XE_FAULT_MODE, XE_MIRROR, XE_MAP, XE_PREFETCH = 1 << 1 | 1 << 2, 1 << 5, 0, 4
+# DRM_XE_SYNC_TYPE_USER_FENCE, DRM_XE_SYNC_FLAG_SIGNAL, and any value that is not 0
+XE_FENCE, XE_SIGNAL, XE_DONE = 2, 1, 1
 
 
 class TestHmm:
@@ -115,15 +169,67 @@ class TestHmm:
         return stats
 
 
-class Nouveau:
-    """The memory of a GPU, by nouveau"""
+class Gpu:
+    """The memory of a GPU. Sets the file of its driver, and its folder in sysfs."""
 
-    def __init__(self, node):
+    def __init__(self, node, driver):
         self.file = open(node, "r+b", buffering=0)
         number = os.fstat(self.file.fileno()).st_rdev
         self.pci = os.path.realpath(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/device")
-        if os.path.basename(os.path.realpath(f"{self.pci}/driver")) != "nouveau":
-            raise OSError(f"{node}: not a device of nouveau")
+        if os.path.basename(os.path.realpath(f"{self.pci}/driver")) != driver:
+            raise OSError(f"{node}: not a device of {driver}")
+
+    def stats(self):
+        return None
+
+    def windows(self):
+        return {}
+
+
+class Xe(Gpu):
+    """An address space of a GPU of xe that mirrors this process. Nothing runs on the GPU."""
+
+    def __init__(self, node):
+        super().__init__(node, "xe")
+        query = XeQuery(query=XE_REGIONS)
+        fcntl.ioctl(self.file, XE_QUERY, query)
+        answer = ctypes.create_string_buffer(query.size)
+        query.data = ctypes.addressof(answer)
+        fcntl.ioctl(self.file, XE_QUERY, query)
+        regions = XE_REGION.iter_unpack(answer.raw[8:8 + int.from_bytes(answer.raw[:4], "little") * XE_REGION.size])
+        vram = [instance for kind, instance, *_ in regions if kind == XE_VRAM]
+        if not vram:
+            raise OSError(f"{node}: a GPU without memory of its own")
+        self.region = vram[0]
+        try:
+            vm = XeVmCreate(flags=XE_FAULT_MODE)
+            fcntl.ioctl(self.file, XE_VM_CREATE, vm)
+            self.vm = vm.vm_id
+            self.bind(op=XE_MAP, flags=XE_MIRROR, range=1 << 47)
+        except OSError as error:
+            raise OSError(f"{node}: no shared virtual memory: not Battlemage or later, or no CONFIG_DRM_XE_GPUSVM "
+                          f"({error.strerror})") from error
+
+    def bind(self, **operation):
+        fence = ctypes.c_uint64()
+        sync = XeSync(type=XE_FENCE, flags=XE_SIGNAL, addr=ctypes.addressof(fence), timeline_value=XE_DONE)
+        fcntl.ioctl(self.file, XE_VM_BIND, XeVmBind(vm_id=self.vm, num_binds=1, num_syncs=1, syncs=ctypes.addressof(sync), **operation))
+        fcntl.ioctl(self.file, XE_WAIT, XeWait(addr=ctypes.addressof(fence), value=XE_DONE, mask=2**64 - 1, timeout=60 * 10**9))
+
+    def migrate(self, address, npages):
+        """Moves pages, and does not report whether it has. xe moves all pages of a block or none, so one busy page is enough for none."""
+        for _ in range(10):
+            self.bind(op=XE_PREFETCH, addr=address, range=npages * PAGE, region=self.region)
+            if not in_ram(address, npages):
+                break
+            time.sleep(0.05)
+
+
+class Nouveau(Gpu):
+    """The memory of a GPU, by nouveau"""
+
+    def __init__(self, node):
+        super().__init__(node, "nouveau")
         # Addresses at which nouveau may map its own buffers on the GPU. A channel needs low ones (MAP_32BIT: Python 3.13).
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_32BIT", 0)
         self.unmanaged = mmap.mmap(-1, 64 << 20, flags=flags)
@@ -139,9 +245,6 @@ class Nouveau:
         bind = SvmBind(header=MIGRATE_TO_VRAM, va_start=address, va_end=address + npages * PAGE)
         fcntl.ioctl(self.file, SVM_BIND, bind)
 
-    def stats(self):
-        return None
-
     def windows(self):
         """Returns numbers of windows of BAR1: all windows, those to memory in use, those that peers know"""
         with open(f"/sys/kernel/debug/dri/{os.path.basename(self.pci)}/dmem_p2p") as file:
@@ -149,6 +252,8 @@ class Nouveau:
 
 
 def device_memory():
+    if args.xe:
+        return Xe(args.xe)
     return Nouveau(args.nouveau) if args.nouveau else TestHmm()
 
 
@@ -180,13 +285,45 @@ def in_ram(address, npages):
     return [page for page, entry in enumerate(entries(address, npages)) if not (entry & PM_SWAP and entry & 0x1f in DEVICE_PRIVATE)]
 
 
-class Memory:
-    """Pages of this process, which can migrate to device memory."""
+class Part:
+    """A part of a mapping"""
 
-    def __init__(self, device):
-        self.device, self.size = device, NPAGES * PAGE
-        self.map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+    def __init__(self, whole, start, size):
+        self.whole, self.start, self.size = whole, start, size
+
+    def at(self, key):
+        if not isinstance(key, slice):
+            return self.start + key
+        first, end, step = key.indices(self.size)
+        return slice(self.start + first, self.start + end, step)
+
+    def __getitem__(self, key):
+        return self.whole[self.at(key)]
+
+    def __setitem__(self, key, value):
+        self.whole[self.at(key)] = value
+
+    def __len__(self):
+        return self.size
+
+    def madvise(self, advice, start=0, size=None):
+        self.whole.madvise(advice, self.start + start, self.size if size is None else size)
+
+
+class Memory:
+    """Pages of this process, which can migrate to device memory. xe migrates blocks of up to 2 MiB that are in one mapping, so no other
+    memory may be in the same block.
+    """
+
+    def __init__(self, device, size=NPAGES * PAGE):
+        self.device, self.size = device, size
+        whole = mmap.mmap(-1, size + 2 * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(whole))
+        self.address = (start // HUGE + 1) * HUGE
+        self.map = Part(whole, self.address - start, size)
+        libc = ctypes.CDLL(None)
+        for first, end in (start, self.address), (self.address + size, start + size + 2 * HUGE):
+            equal("mprotect", libc.mprotect(ctypes.c_void_p(first), ctypes.c_size_t(end - first), 0), 0)
         if args.huge:
             self.map.madvise(mmap.MADV_HUGEPAGE)
             self.map[::HUGE] = bytes(self.size // HUGE)
@@ -201,14 +338,13 @@ class Memory:
         return data
 
     def to_device(self):
-        self.device.migrate(self.address, NPAGES)
+        self.device.migrate(self.address, self.size // PAGE)
         if args.expect != "any":
             equal("pages that did not go to device memory", self.in_ram(), [])
 
-
     def in_ram(self):
         """Returns the indices of the pages that are not in device memory."""
-        return in_ram(self.address, NPAGES)
+        return in_ram(self.address, self.size // PAGE)
 
 
 def exporter():
@@ -276,10 +412,11 @@ class Tests:
         elif args.huge:
             pages = range(NPAGES)
         self.came_back(pages)
-        if args.nouveau and args.expect == "stay":
+        if GPU and args.expect == "stay":
+            known = self.device.windows()["exported"] > 0 if args.nouveau else True
             equal("pages at the peer, not reached, windows that peers know",
-                  (seen["page_p2p"] > 0, seen["page_p2p_fallbacks"], self.device.windows()["exported"] > 0), (True, 0, True))
-        elif seen and not args.nouveau and not UNPATCHED:
+                  (seen["page_p2p"] > 0, seen["page_p2p_fallbacks"], known), (True, 0, True))
+        elif seen and not GPU and not UNPATCHED:
             p2p, fallbacks = seen["page_p2p"], seen["page_p2p_fallbacks"]
             if args.expect == "stay":
                 equal("counted at the peer in whole turns, not reached", (p2p > 0, p2p % NPAGES, fallbacks), (True, 0, 0))
@@ -452,10 +589,10 @@ class Tests:
         self.end()
 
     def test_some(self):
-        """Pages that no request touches stay. Only hardware may ask for other pages of its own accord."""
+        """Pages that no request touches stay. Only hardware may ask for other pages of its own accord, and xe migrates whole blocks."""
         self.begin()
         self.rdma(op.IBV_WR_RDMA_READ, self.plain_mr, self.mr, pages=range(3, 8))
-        self.used(range(3, 8) if SOFTWARE else sorted({*range(3, 8), *self.memory.in_ram()}))
+        self.used(range(3, 8) if SOFTWARE and not args.xe else sorted({*range(3, 8), *self.memory.in_ram()}))
         self.end()
 
     def test_again(self):
@@ -566,6 +703,8 @@ class Tests:
         """The P2P flag of an explicit region can only be changed together with its translation. The last flag counts."""
         if SOFTWARE:
             raise Skipped("an adapter in software never asks")
+        if UNPATCHED:
+            raise Skipped("there is no such flag")
         change, move = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS, ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_TRANSLATION
         for old, new in (P2P, 0), (0, P2P):
             self.begin(ODP | old)
@@ -597,7 +736,7 @@ class Tests:
         group = f"/sys/class/infiniband/{args.device}/device/iommu_group/type"
         if SOFTWARE or args.huge:
             raise Skipped("needs the model of a ConnectX, and pages")
-        if args.nouveau:
+        if GPU:
             self.gpu()
         if os.path.exists(group) and "identity" not in open(group).read():
             raise Skipped("an IOMMU translates")
@@ -643,7 +782,7 @@ class Tests:
     def gpu(self):
         """Returns the back door of the GPU, which loads and stores as a shader would."""
         if not args.nouveau:
-            raise Skipped("needs the model of a GPU")
+            raise Skipped("needs the model of a GP100")
         sys.path.append(os.path.join(os.path.dirname(__file__), "../nouveau"))
         from gpu import Gpu
         try:
@@ -724,7 +863,7 @@ class Tests:
     def test_windows(self):
         """More huge pages than BAR1 has windows. Pages without a window migrate. The window of a freed page serves another page."""
         if not args.nouveau or args.expect == "any":
-            raise Skipped("needs a GPU, and must know where pages are")
+            raise Skipped("needs nouveau, and must know where pages are")
         count = 16
         windows = min(self.device.windows().get("windows", 0), count) if args.expect == "stay" else 0
         memory = mmap.mmap(-1, (count + 1) * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -815,7 +954,7 @@ class Tests:
 
     def test_meanwhile(self):
         """While the adapter writes and reads, pages go to VRAM and back, the process forks, and in the end it unmaps them."""
-        if not args.nouveau:
+        if not GPU:
             raise Skipped("needs a GPU")
         before = self.device.windows()
         self.begin()
@@ -929,6 +1068,9 @@ class Tests:
         """The CPU reads at once after a WRITE. Data that is still on its way to device memory must not be lost."""
         self.begin()
         for page in range(NPAGES):
+            # xe migrates all pages together, so they have to go back. For each of many pages this would take long.
+            if args.xe and page % max(NPAGES // 16, 1) == 0 and page in self.memory.in_ram():
+                self.memory.to_device()
             self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain_mr, self.mr, page * PAGE)
             at = (page + 1) * PAGE - 8
             equal(f"last word of page {page} is right", self.memory.map[at:at + 8] == self.other[at:at + 8], True)
@@ -960,6 +1102,48 @@ class Tests:
         self.gpu_goes(bytes(self.memory.size))
 
 
+def speed():
+    """Times READs of device memory by the adapter: in place, and with a migration to RAM by each READ. Prints a table."""
+    model = "HMM_P2P_SLOWDOWN" in os.environ
+    print("size of a READ, in place, migrating (medians), ratio" + (" (a model: the times are left out)" if model else ""))
+    for name, size in ("4 KiB", PAGE), ("64 KiB", 64 << 10), ("2 MiB", HUGE), ("1 GiB", 1 << 30):
+        if model and size > HUGE:
+            break
+        link, device = Link(args.device, args.gid), device_memory()
+        memory, plain = Memory(device, size), Memory(device, size)
+        if size >= HUGE:
+            memory.map.madvise(mmap.MADV_HUGEPAGE)
+        memory.map[:] = random.Random(size).randbytes(PAGE) * (size // PAGE)
+        data = memory.map[-PAGE:]
+        plain_mr, turns = link.region(plain.address, size, 0), 3 if model or size > HUGE else 100
+        part = min(size, link.context.query_port(1).max_msg_sz)
+
+        def read(mr):
+            begin = time.monotonic()
+            for at in range(0, size, part):
+                link.rdma(op.IBV_WR_RDMA_READ, plain_mr, mr, at, size=part)
+            return time.monotonic() - begin
+
+        times = []
+        for flags in ODP | P2P, ODP:
+            mr, seen = link.region(memory.address, size, flags), []
+            for turn in range(turns + 1):
+                if turn == 0 or not flags & P2P:
+                    memory.to_device()
+                seen.append(read(mr))
+            # The first READ finds the pages.
+            times.append(sorted(seen[1:])[turns // 2])
+            if flags & P2P and args.expect == "stay":
+                equal("pages that left device memory", memory.in_ram(), [])
+            elif not flags & P2P and args.expect != "any":
+                equal("pages that are left in device memory", len(memory.in_ram()), size // PAGE)
+            equal("data is right", plain.map[-PAGE:] == data, True)
+            mr.close()
+        plain_mr.close()
+        cells = "-, -, -" if model else ", ".join([*(f"{t * 1e6:.1f} us {size / t / 1e9:.2f} GB/s" for t in times), f"{times[1] / times[0]:.1f}"])
+        print(f"{name}, {cells}", flush=True)
+
+
 def main():
     unknown = [test for test in args.test if not hasattr(Tests, f"test_{test}")]
     if unknown:
@@ -972,6 +1156,11 @@ def main():
             raise OSError(f"{args.device}: no on-demand paging")
     except (OSError, PyverbsError) as error:
         sys.exit(f"device-memory.py: {error}")
+    if args.speed:
+        try:
+            return speed()
+        except Failed as error:
+            sys.exit(f"device-memory.py: {error}")
     return run_tests(Tests, args.device, args.gid, args.test)
 
 

@@ -194,6 +194,22 @@ TEST_F(hole, synced)
 	EXPECT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GEM_CPU_FINI, &fini), 0);
 }
 
+/* A hole outside of the GPU's address space is refused, and what was made for it goes away. */
+TEST_F(hole, beyond_limit)
+{
+	struct drm_nouveau_svm_init i = { 1ULL << 60, 0 };
+
+	for (int n = 0; n < 16; n++) {
+		int fd = open("/dev/dri/renderD128", O_RDWR);
+
+		ASSERT_GE(fd, 0);
+		EXPECT_EQ(ioctl(fd, DRM_IOCTL_NOUVEAU_SVM_INIT, &i), -1);
+		EXPECT_EQ(errno, EINVAL);
+		close(fd);
+	}
+	EXPECT_EQ(svm_init(&self->gpu, HOLE), 0);
+}
+
 TEST_F(hole, unaligned)
 {
 	EXPECT_EQ(svm_init(&self->gpu, (char *)HOLE + PAGE / 2), -1);

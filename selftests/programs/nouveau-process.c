@@ -377,6 +377,61 @@ TEST_F(process, killed_pager)
 	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 }
 
+static bool sysfs_set(const char *path, const char *value)
+{
+	ssize_t n = strlen(value);
+	int fd = open(path, O_WRONLY);
+	bool ok = fd >= 0 && write(fd, value, n) == n;
+
+	close(fd);
+	return ok;
+}
+
+/*
+ * The machine shall sleep while the handler of GPU faults waits for a page that the process
+ * provides. The process is frozen first, so the machine must stay awake.
+ */
+TEST_F(process, sleep_in_fault)
+{
+	struct gpu *g = &self->gpu;
+	char *mem = map(PAGE, MADV_NOHUGEPAGE);
+	struct uffd_msg m;
+	struct pager p;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	ASSERT_TRUE(userfault(&p, mem, PAGE, PAGE, NULL));
+	ASSERT_TRUE(sysfs_set("/sys/power/pm_freeze_timeout", "1000"));
+	ASSERT_TRUE(sysfs_set("/sys/module/suspend/parameters/pm_test_delay", "0"));
+	ASSERT_TRUE(sysfs_set("/sys/power/pm_test", "devices"));
+	begin(g, DOOR_LOAD, mem, 4);
+	ASSERT_EQ(read(p.fd, &m, sizeof(m)), (ssize_t)sizeof(m));
+	EXPECT_FALSE(sysfs_set("/sys/power/state", "freeze"));
+	EXPECT_EQ(errno, EBUSY);
+	/* The process goes on, and provides the page. */
+	EXPECT_EQ(ioctl(p.fd, UFFDIO_ZEROPAGE,
+			&(struct uffdio_zeropage){ .range = { (uintptr_t)mem, PAGE } }),
+		  0);
+	EXPECT_EQ(finish(g), DOOR_DONE);
+	/* A fault that was handled does not keep the machine awake. */
+	EXPECT_TRUE(sysfs_set("/sys/power/state", "freeze"));
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
+}
+
+/* Memory that nobody may access stays where it is: it would only take VRAM. */
+TEST_F(process, inaccessible)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(mprotect(g->mem, NPAGES / 2 * PAGE, PROT_NONE), 0);
+	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES / 2);
+	ASSERT_EQ(to_vram(g->drm, HOLE, HUGE), 0);
+	EXPECT_EQ(pages_in_vram(HOLE, HUGE / PAGE), 0);
+	ASSERT_EQ(mprotect(g->mem, NPAGES / 2 * PAGE, PROT_READ | PROT_WRITE), 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
 /* ---- faults ---- */
 
 /* More faults than the buffer has room for. None is forgotten. */
@@ -734,6 +789,64 @@ TEST_F_TIMEOUT(full, beside_buffers, 120)
 	for (size_t i = 0; i < self->blocks; i++)
 		EXPECT_EQ(wrong(in_block(self, i), 64, i), 0);
 	close(other.drm);
+}
+
+static uint64_t param(struct gpu *g, uint64_t which)
+{
+	struct drm_nouveau_getparam p = { .param = which };
+
+	return ioctl(g->drm, DRM_IOCTL_NOUVEAU_GETPARAM, &p) ? 0 : p.value;
+}
+
+/* All of VRAM. Buffers leave it for others, the oldest first, so some small ones are the oldest. */
+static bool fill_up(struct gpu *g)
+{
+	uint64_t total = param(g, NOUVEAU_GETPARAM_FB_SIZE), rest = 24UL << 20, used;
+
+	for (int i = 0; i < 64; i++)
+		if (new_buffer(g, PAGE, NOUVEAU_GEM_DOMAIN_VRAM))
+			return false;
+	for (size_t size = 32UL << 20; size >= 1UL << 20; size /= 2)
+		while (param(g, NOUVEAU_GETPARAM_VRAM_USED) + size + rest < total)
+			if (new_buffer(g, size, NOUVEAU_GEM_DOMAIN_VRAM))
+				return false;
+	do
+		used = param(g, NOUVEAU_GETPARAM_VRAM_USED);
+	while (!new_buffer(g, PAGE, NOUVEAU_GEM_DOMAIN_VRAM) &&
+	       param(g, NOUVEAU_GETPARAM_VRAM_USED) > used);
+	return true;
+}
+
+/*
+ * Small buffers fill VRAM, and the GPU accesses memory for which it has no page table yet, again and
+ * again. When no page table is left, the channel is killed, and nothing else happens.
+ */
+TEST_F_TIMEOUT(full, no_page_table, 240)
+{
+	struct gpu *g = &self->gpu, other, third = { .door = g->door };
+	struct stats before = stats(g->door), after;
+	enum door_status is = DOOR_DONE;
+	char *at;
+
+	ASSERT_TRUE(open_files(&other));
+	ASSERT_TRUE(fill_up(&other));
+	/* Each of these needs a page table of its own. */
+	for (uint64_t i = 0; i < 64 && is == DOOR_DONE; i++) {
+		at = mmap((void *)(0x200000000000 + (i << 30)), PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_POPULATE, -1, 0);
+		ASSERT_NE(at, MAP_FAILED);
+		is = gpu(g, DOOR_LOAD, at, 4);
+	}
+	EXPECT_EQ(is, DOOR_FAILED);
+	after = stats(g->door);
+	EXPECT_EQ(after.cancels - before.cancels, 1);
+	close(other.drm);
+	/* The same page, now that there is VRAM. */
+	third.drm = open("/dev/dri/renderD128", O_RDWR);
+	ASSERT_EQ(svm_init(&third, HOLE), 0);
+	ASSERT_EQ(open_channel(&third), 0);
+	EXPECT_EQ(gpu(&third, DOOR_LOAD, at, 4), DOOR_DONE);
+	close(third.drm);
 }
 
 TEST_HARNESS_MAIN

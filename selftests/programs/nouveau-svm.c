@@ -7,6 +7,7 @@
 #include "nouveau.h"
 
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 
 #include "peer.h"
@@ -1171,6 +1172,56 @@ TEST_F_TIMEOUT(sleep, device, 200)
 	after_sleep(_metadata, on);
 }
 
+static int close_channel(struct gpu *g)
+{
+	struct drm_nouveau_channel_free c = { .channel = g->channel };
+
+	return ioctl(g->drm, DRM_IOCTL_NOUVEAU_CHANNEL_FREE, &c);
+}
+
+/* The process frees memory while the GPU is off. Afterwards the GPU must not reach it. */
+static void freed(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on, bool channel)
+{
+	struct gpu *g = &on->gpu;
+	uint64_t addr;
+
+	for (size_t i = 0; i < NPAGES; i++)
+		ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem + i * PAGE, 4), DOOR_DONE);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, on->huge, 4), DOOR_DONE);
+	ASSERT_EQ(walk(g, g->mem, &addr) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID | DOOR_SYSTEM);
+	if (!channel)
+		ASSERT_EQ(close_channel(g), 0);
+	ASSERT_TRUE(set(on, POWER "autosuspend_delay_ms", "100"));
+	ASSERT_TRUE(set(on, POWER "control", "auto"));
+	ASSERT_TRUE(gpu_is(on, "suspended"));
+	ASSERT_EQ(madvise(g->mem, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(madvise(on->huge, HUGE, MADV_DONTNEED), 0);
+	EXPECT_TRUE(gpu_is(on, "suspended"));
+	ASSERT_TRUE(set(on, POWER "control", "on"));
+	ASSERT_TRUE(gpu_is(on, "active"));
+	if (!channel)
+		ASSERT_EQ(open_channel(g), 0);
+	EXPECT_EQ(walk(g, g->mem, &addr) & DOOR_VALID, 0);
+	EXPECT_EQ(walk(g, on->huge, &addr) & DOOR_VALID, 0);
+	EXPECT_EQ(compare(g), 0);
+	/* The GPU maps the pages again when it needs them. */
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), 0);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem + PAGE, 4), DOOR_DONE);
+	EXPECT_EQ(door_word(g, 0), pattern(PAGE / 4, 1));
+}
+
+TEST_F_TIMEOUT(sleep, gone_meanwhile, 200)
+{
+	freed(_metadata, &self->on, true);
+}
+
+/* The address space has no channel while the GPU is off, and gets one later. */
+TEST_F_TIMEOUT(sleep, gone_without_channel, 200)
+{
+	freed(_metadata, &self->on, false);
+}
+
 /* A channel executes no fence within 15 s. The suspend fails, and all works as before. */
 FIXTURE(sleepless)
 {
@@ -1261,6 +1312,20 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *se
 	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
 	ASSERT_EQ(edu_fault(&self->peer, mem, size, NULL), 0);
 	exchange(_metadata, &self->peer, mem, size);
+}
+
+/* The driver tells clients how much of BAR 1 is left for them. */
+TEST_F(peer, rest_of_bar)
+{
+	struct drm_nouveau_getparam p = { .param = NOUVEAU_GETPARAM_VRAM_BAR_SIZE };
+	char bdf[BDF_SIZE], path[64];
+	struct stat bar;
+
+	ASSERT_TRUE(gpu_bdf(bdf));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource1", bdf);
+	ASSERT_EQ(stat(path, &bar), 0);
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GETPARAM, &p), 0);
+	EXPECT_EQ(p.value + self->aperture, bar.st_size);
 }
 
 /* Pages in VRAM stay there when a peer reads and writes them, by BAR 1. */

@@ -27,8 +27,8 @@ enum {
 
 /*
  * Writing one of these to OP starts it. OP_READ and OP_WRITE access guest memory. OP_WHERE returns
- * the address that VA leads to now, OP_MKEY the context of the mkey with the MTTs of VA. The last
- * two raise no page fault and do no DMA.
+ * the address that VA leads to now, OP_MKEY the context of the mkey with the MTTs of VA, and this
+ * mkey. The last two raise no page fault and do no DMA.
  */
 enum { OP_READ = 1, OP_WRITE = 2, OP_WHERE = 3, OP_MKEY = 4 };
 enum { IDLE, BUSY, DONE, FAILED };
@@ -58,8 +58,10 @@ static void context(struct hca *h, struct channel *c)
 
 	translate(h, c->rkey, c->va, 1, ACC_READ | ACC_REMOTE, PD_ANY, &x);
 	c->status = x.leaf ? DONE : FAILED;
-	if (x.leaf)
+	if (x.leaf) {
 		memcpy(c->data, x.leaf->mkc, sizeof(x.leaf->mkc));
+		memcpy(c->data + sizeof(x.leaf->mkc), &x.key, sizeof(x.key));
+	}
 }
 
 static void start(struct hca *h, struct channel *c)

@@ -215,9 +215,8 @@ enum { ACC_READ = 1, ACC_WRITE = 2, ACC_ATOMIC = 4, ACC_REMOTE = 8 };
 
 struct xlat {
 	u64 iova, len;
-	/* On a page fault: the mkey that has no translation, and the address in it. */
-	u32 key;
-	u64 va;
+	u32 key;		/* of the leaf, or of the null mkey on a page fault */
+	u64 va;			/* on a page fault: the address in this mkey */
 	const char *why;	/* why denied */
 	const struct mkey *leaf;	/* with the MTTs; NULL: none */
 };

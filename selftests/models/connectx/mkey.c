@@ -123,6 +123,7 @@ static enum result walk(struct hca *h, u32 key, u64 va, unsigned int access, u32
 		return OK;
 	case MLX5_MKC_ACCESS_MODE_MTT:
 		x->leaf = mk;
+		x->key = key;
 		return shift < 12 ? denied(x, "pages too small") :
 				    translate_mtt(mk, key, va, start, access, x);
 	case MLX5_MKC_ACCESS_MODE_KSM:

@@ -87,9 +87,14 @@ class Door:
             return None
         return self.regs[DATA // 4] | self.regs[DATA // 4 + 1] << 32
 
-    def mkey(self, rkey, va):
-        """Returns the context of the mkey that translates this address. In an implicit region this is a child."""
+    def key(self, rkey, va):
+        """Returns the mkey that translates this address. In an implicit region this is a child."""
         self.go(MKEY, rkey, va, 1)
         assert self.regs[STATUS // 4] == DONE, "no mkey has it"
+        return self.regs[DATA // 4 + 16]
+
+    def mkey(self, rkey, va):
+        """Returns the context of this mkey."""
+        self.key(rkey, va)
         at = DATA // 4
         return int.from_bytes(struct.pack("<16I", *self.regs[at:at + 16]), "big")

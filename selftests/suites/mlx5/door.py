@@ -4,6 +4,7 @@
 import ctypes
 import errno
 import fcntl
+import glob
 import json
 import mmap
 import os
@@ -34,13 +35,14 @@ from pyverbs.wr import SGE, SendWR
 from backdoor import ATS, BUSY, DONE, FAILED, READ, RELAXED_READ, RELAXED_WRITE, STATUS, SYNDROME, VARIANT, WRITE, Door
 
 sys.path.append("/suites/rxe")
-from verbs import P2P, PAGE, Link, Skipped, limit
+from verbs import IBV_ACCESS_ODP_P2P, IBV_ODP_SUPPORT_P2P, PAGE, Link, Skipped, limit
 
 # MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_OP_PAGE_FAULT_RESUME, MLX5_CMD_STAT_NO_RES_ERR
 UMR, CREATE_MKEY, PAGE_FAULT_RESUME, NO_RES = 0x25, 0x200, 0x204, 0xf
 # x86_64; linux/userfaultfd.h
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 UFFD_API, MISSING = 0xaa, 1
+DMABUF_MOVE_EXPORT, DMABUF_MOVE = 0x44d0, 0x44d1
 # Device control of the model, PCI_EXP_DEVCTL_RELAX_EN
 DEVCTL, RELAX_EN = 0x48, 0x10
 
@@ -53,7 +55,7 @@ class Verbs:
 
     def __init__(self, device):
         lib = self.lib = ctypes.CDLL("libibverbs.so.1", use_errno=True)
-        for name in "get_device_list", "open_device", "alloc_pd", "reg_mr":
+        for name in "get_device_list", "open_device", "alloc_pd", "reg_mr", "reg_dmabuf_mr":
             getattr(lib, f"ibv_{name}").restype = ctypes.c_void_p
         lib.ibv_get_device_name.restype = ctypes.c_char_p
         devices = ctypes.cast(lib.ibv_get_device_list(None), ctypes.POINTER(ctypes.c_void_p))
@@ -67,6 +69,14 @@ class Verbs:
 
     def dereg_mr(self, mr):
         return self.lib.ibv_dereg_mr(ctypes.c_void_p(mr))
+
+    def reg_dmabuf_mr(self, fd, size):
+        return self.lib.ibv_reg_dmabuf_mr(self.pd, ctypes.c_uint64(0), ctypes.c_size_t(size), ctypes.c_uint64(0), fd, int(PINNED))
+
+    def prefetch(self, lkey, address, size):
+        """Returns the error."""
+        sge = struct.pack("QII", address, size, lkey)
+        return self.lib.ibv_cmd_advise_mr(self.pd, PREFETCH, FLUSH, sge, 1)
 
     def rkey(self, mr):
         """Returns the last field of struct ibv_mr. In mlx5 it is also the lkey."""
@@ -106,8 +116,25 @@ class HeldBack:
         self.close()
 
 
-ODP = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
-       ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_ON_DEMAND)
+class Buffer:
+    """A dma-buf whose memory can move (selftests/modules/dmabuf_move)"""
+
+    def __init__(self, npages):
+        self.exporter = os.open("/dev/dmabuf_move", os.O_RDWR)
+        self.fd = LIBC.ioctl(self.exporter, ctypes.c_ulong(DMABUF_MOVE_EXPORT), ctypes.c_ulong(npages))
+        assert self.fd >= 0
+
+    def move(self):
+        assert LIBC.ioctl(self.exporter, ctypes.c_ulong(DMABUF_MOVE), ctypes.c_ulong(0)) == 0
+
+    def close(self):
+        os.close(self.fd)
+        os.close(self.exporter)
+
+
+PINNED = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
+          ibv_access_flags.IBV_ACCESS_REMOTE_WRITE)
+ODP = PINNED | ibv_access_flags.IBV_ACCESS_ON_DEMAND
 
 
 def no_lockdep():
@@ -492,22 +519,34 @@ class Tests:
         n = self.settle(start)
         assert n == start, f"{n - start} mkeys are left"
 
+    def child_destroyed(self):
+        """Returns an implicit MR, two addresses of a page, and the mkey of a child with the first page, which was destroyed."""
+        mr, a, libc = self.implicit_child(2)
+        before = self.door.counters()["mkeys_enabled"]
+        self.door.write(mr.rkey, a, b"x" * 64)
+        key = self.door.key(mr.rkey, a)
+        assert key != mr.rkey
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        assert self.settle(before) == before
+        return mr, a + PAGE, libc, key
+
     def test_unknown_key(self):
-        """A page fault names an mkey that the driver does not know. The device may try again for a while, then the fault fails."""
+        """A page fault names an mkey that the driver does not know, or a destroyed child with another low byte. It fails at once,
+        although a child of an implicit MR was just destroyed.
+        """
         if os.environ["SCHEME"] != "memory":
             return  # In the transport scheme such an mkey belongs to pinned memory.
-        m, a = self.memory(1)
-        mr = self.odp(a, PAGE)
-        self.door.name(0xffffff00)
-        # The driver does not know destroyed children either. If a fault is reported in parts, only the last part is resumed.
-        for most in 4097, 1:
-            self.door.plain(most == 1)
+        self.door.plain()
+        mr, a, libc, key = self.child_destroyed()
+        for unknown in 0xffffff00, key ^ 1:
+            self.door.name(unknown)
             before = self.door.counters()
             self.door.go(READ, mr.rkey, a, 64)
             self.door.wait(FAILED)
-            assert self.faults(before) <= most, f"{self.faults(before)} faults"
+            assert self.faults(before) == 1, f"{self.faults(before)} faults of {unknown:#x}"
         self.door.name(0)
         assert self.door.read(mr.rkey, a, 64) == bytes(64)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
         mr.close()
 
     def test_late_fault(self):
@@ -515,24 +554,198 @@ class Tests:
         if os.environ["SCHEME"] != "memory":
             return  # In the transport scheme the fault names the implicit MR.
         self.door.plain()
-        mr, a, libc = self.implicit_child(2)
-        before = self.door.counters()
-        self.door.write(mr.rkey, a, b"x" * 64)
-        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
-        assert self.settle(before["mkeys_enabled"]) == before["mkeys_enabled"]
+        mr, a, libc, key = self.child_destroyed()
         second = Door(sys.argv[1], 1)
-        # This key stands for the destroyed child: the driver knows neither of them.
-        self.door.name(0xffffff00)
+        self.door.name(key)
         self.door.slow(PAGE_FAULT_RESUME, 100)
         before = self.door.counters()
-        second.go(READ, mr.rkey, a + PAGE, 64)
+        second.go(READ, mr.rkey, a, 64)
         while self.door.counters()["resumes"] == before["resumes"] and second.regs[STATUS // 4] == BUSY:
             time.sleep(0.01)
         self.door.name(0)
         self.door.slow(PAGE_FAULT_RESUME, 0)
         second.wait()
-        libc.munmap(ctypes.c_void_p(a + PAGE), ctypes.c_size_t(PAGE))
+        # A prefetch does not find the child either.
+        assert self.prefetch_error(key, a) == errno.ENOENT
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
         mr.close()
+
+    def test_window_named(self):
+        """A page fault names the mkey of a memory window. It fails."""
+        if os.environ["SCHEME"] != "memory":
+            return  # In the transport scheme the driver itself looks into the window.
+        self.door.plain()
+        m, a = self.memory(1)
+        mr = self.odp(a, PAGE)
+        window = MW(self.pd, ibv_mw_type.IBV_MW_TYPE_2)
+        self.door.name(window.rkey)
+        self.door.go(READ, mr.rkey, a, 64)
+        self.door.wait(FAILED)
+        self.door.name(0)
+        assert self.door.read(mr.rkey, a, 64) == bytes(64)
+        window.close()
+        mr.close()
+
+    def test_empty_children(self):
+        """Accesses to memory that does not exist leave no child of an implicit MR behind."""
+        self.door.plain()
+        mr, a, libc = self.implicit_child(1)
+        before = self.door.counters()["mkeys_enabled"]
+        for n in range(1, 33):
+            self.door.read(mr.rkey, a + (n << 30), 64, FAILED)
+        n = self.settle(before)
+        mr.close()
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+        assert n == before, f"{n - before} children are left"
+
+    def test_empty_neighbour(self):
+        """Page faults at the beginning of a child also ask for pages before it. No child is left there."""
+        mr, a, libc = self.implicit_child(4)
+        before = self.door.counters()["mkeys_enabled"]
+        for _ in range(50):
+            self.door.write(mr.rkey, a, b"x" * 64)
+            libc.madvise(ctypes.c_void_p(a), ctypes.c_size_t(4 * PAGE), mmap.MADV_DONTNEED)
+        n = self.settle(before + 1)
+        mr.close()
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(4 * PAGE))
+        assert n == before + 1, f"{n - before} children, not 1"
+
+    def test_empty_after_fault(self):
+        """All memory of a child is unmapped while a fault of the child waits. The end of the fault destroys the child."""
+        self.door.plain()
+        mr, a, libc = self.implicit_child(3)
+        before = self.door.counters()["mkeys_enabled"]
+        self.door.write(mr.rkey, a, b"x" * 64)
+        second = Door(sys.argv[1], 1)
+        page = HeldBack(a + 2 * PAGE)
+        second.go(READ, mr.rkey, a + 2 * PAGE, 64)
+        page.wait()
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(3 * PAGE))
+        page.close()
+        assert second.end() == FAILED
+        n = self.settle(before)
+        mr.close()
+        assert n == before, f"{n - before} children are left"
+
+    def test_new_child_sleeps(self):
+        """The fault that makes a child waits for a page. An access to other memory of the child does not fault again and again."""
+        self.door.plain()
+        mr, a, libc = self.implicit_child(3)
+        second = Door(sys.argv[1], 1)
+        with HeldBack(a + 2 * PAGE) as page:
+            second.go(READ, mr.rkey, a + 2 * PAGE, 64)
+            page.wait()
+            before = self.door.counters()
+            self.door.go(WRITE, mr.rkey, a, 64)
+            end = time.monotonic() + 5
+            while self.door.regs[STATUS // 4] == BUSY and time.monotonic() < end:
+                time.sleep(0.01)
+            faults = self.faults(before)
+        second.wait()
+        self.door.wait()
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(3 * PAGE))
+        mr.close()
+        assert faults <= 8, f"{faults} faults of one page"
+
+    def test_unreachable_neighbour(self):
+        """One page is memory of a PCI device that the adapter cannot reach. Accesses to RAM beside it succeed."""
+        allocate = glob.glob("/sys/bus/pci/drivers/p2pmem_test/*/p2pmem/allocate")
+        if not allocate:
+            raise Skipped("there is no such memory")
+        self.door.plain()
+        n, bad = 8, 3
+        mr, a, libc = self.implicit_child(n)
+        mr.close()
+        mr = self.odp(a, n * PAGE)
+        peer = os.open(allocate[0], os.O_RDWR)
+        # MAP_SHARED | MAP_FIXED
+        assert libc.mmap(a + bad * PAGE, PAGE, 3, 0x11, peer, 0) == a + bad * PAGE
+        self.door.write(mr.rkey, a, b"x" * 64)
+        self.door.go(READ, mr.rkey, a + bad * PAGE, 64)
+        reached = self.door.end() == DONE
+        failed = []
+        for p in set(range(n)) - {0, bad}:
+            self.door.go(READ, mr.rkey, a + p * PAGE, 64)
+            if self.door.end() != DONE:
+                failed.append(p)
+        libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE))
+        os.close(peer)
+        mr.close()
+        assert not failed, f"accesses to the pages {failed} fail"
+        if reached:
+            raise Skipped("the adapter reaches the device")
+
+    def test_dmabuf_moves(self):
+        """After the memory of a dma-buf has moved, the device reads it at its new place."""
+        n, buf, verbs = 16, Buffer(16), Verbs(sys.argv[1])
+        mr = verbs.reg_dmabuf_mr(buf.fd, n * PAGE)
+        assert mr
+        for p in range(0, n, 5):
+            data = os.urandom(PAGE)
+            self.door.write(verbs.rkey(mr), p * PAGE, data)
+            before = self.door.counters()
+            buf.move()
+            assert self.door.read(verbs.rkey(mr), p * PAGE, PAGE) == data
+            assert self.faults(before) >= 1
+        assert verbs.dereg_mr(mr) == 0
+        buf.close()
+
+    def test_dmabuf_register_fails(self):
+        """The UMR that enables the mkey of a dma-buf MR fails while a move of its memory waits. The move posts no UMR."""
+        no_lockdep()
+        n, buf, verbs = 16, Buffer(16), Verbs(sys.argv[1])
+        # The driver keeps objects that it makes for its first region.
+        assert verbs.dereg_mr(verbs.reg_dmabuf_mr(buf.fd, n * PAGE)) == 0
+        before = self.door.counters()
+        processors = os.sched_getaffinity(0)
+        # On one processor the move gets the lock as soon as it is free.
+        os.sched_setaffinity(0, {0})
+        for _ in range(5):
+            made = []
+            self.door.slow(UMR, 300)
+            self.door.fail(UMR)
+            thread = threading.Thread(target=lambda: made.append(verbs.reg_dmabuf_mr(buf.fd, n * PAGE)))
+            thread.start()
+            time.sleep(0.15)
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            buf.move()
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            thread.join()
+            self.door.slow(UMR, 0)
+            assert made == [None], "the failure of the UMR was lost"
+        os.sched_setaffinity(0, processors)
+        buf.close()
+        now = self.door.counters()
+        assert now["injected"] == before["injected"] + 5
+        assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
+
+    def test_dmabuf_prefetch_early(self):
+        """A dma-buf MR is prefetched by the key that it is going to have. The UMR that enables the mkey fails."""
+        no_lockdep()
+        n, buf, verbs = 16, Buffer(16), Verbs(sys.argv[1])
+        mr = verbs.reg_dmabuf_mr(buf.fd, n * PAGE)
+        # The next registration of this kind takes the same mkey from the pool.
+        key = verbs.rkey(mr)
+        assert verbs.dereg_mr(mr) == 0
+        before = self.door.counters()
+        made = []
+        self.door.slow(UMR, 1000)
+        self.door.fail(UMR)
+        thread = threading.Thread(target=lambda: made.append(verbs.reg_dmabuf_mr(buf.fd, n * PAGE)))
+        thread.start()
+        time.sleep(0.5)
+        error = verbs.prefetch(key, 0, PAGE)
+        thread.join()
+        self.door.slow(UMR, 0)
+        buf.close()
+        now = self.door.counters()
+        assert made == [None], "the failure of the UMR was lost"
+        assert now["bad_umrs"] == before["bad_umrs"], f"{now['bad_umrs'] - before['bad_umrs']} UMRs of an mkey that was not enabled"
+        assert error == errno.ENOENT, f"error {error}"
+
+    def test_p2p_capability(self):
+        """A program can tell that the P2P flag may have an effect."""
+        assert self.context.query_device_ex().odp_caps.general_caps & IBV_ODP_SUPPORT_P2P
 
     def test_give_up(self):
         """Whenever one of two pages arrives, the other one is dropped. The driver gives up, and the device tries again."""
@@ -572,11 +785,10 @@ class Tests:
         """The P2P flag has no effect on a pinned region: the region keeps its mkey."""
         m, a = self.memory(2)
         change = ibv_rereg_mr_flags.IBV_REREG_MR_CHANGE_ACCESS
-        pinned = ODP & ~ibv_access_flags.IBV_ACCESS_ON_DEMAND
-        for old, new in (P2P, 0), (0, P2P), (P2P, P2P):
-            mr = MR(self.pd, 2 * PAGE, pinned | old, address=a)
+        for old, new in ((IBV_ACCESS_ODP_P2P, 0), (0, IBV_ACCESS_ODP_P2P), (IBV_ACCESS_ODP_P2P, IBV_ACCESS_ODP_P2P)):
+            mr = MR(self.pd, 2 * PAGE, PINNED | old, address=a)
             key = mr.rkey
-            mr.rereg(change, access=pinned | new)
+            mr.rereg(change, access=PINNED | new)
             assert mr.rkey == key, (old, new)
             self.door.write(mr.rkey, a, b"x" * 64)
             mr.close()
@@ -597,7 +809,7 @@ class Tests:
             ordering = RELAXED_WRITE | (RELAXED_READ if reads else 0)
             for implicit in False, True:
                 plain = None
-                for flags, want in (0, ordering), (P2P, ordering | ATS if reads and has_ats else 0):
+                for flags, want in (0, ordering), (IBV_ACCESS_ODP_P2P, ordering | ATS if reads and has_ats else 0):
                     for before in 0, both:
                         mr = (MR(self.pd, 0, ODP | flags | before, implicit=True) if implicit else
                               MR(self.pd, 2 * PAGE, ODP | flags | before, address=a))
@@ -622,7 +834,7 @@ class Tests:
         if header & 0xffff != 0xf or not control & 0x8000:
             raise Skipped("no IOMMU translates for the adapter")
         self.door.plain()
-        for flags, want in (0, 0), (P2P, 1):
+        for flags, want in (0, 0), (IBV_ACCESS_ODP_P2P, 1):
             m, a = self.memory(1)
             mr = MR(self.pd, PAGE, ODP | flags | ibv_access_flags.IBV_ACCESS_RELAXED_ORDERING, address=a)
             for gone in True, False, True, False:

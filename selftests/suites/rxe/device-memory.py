@@ -33,7 +33,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_odp_general_caps, ib
 from pyverbs.mr import MR
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.wr import SGE
-from verbs import ACCESS, DEPTH, GRH, P2P, PAGE, Failed, Link, Skipped, equal, limit, run_tests
+from verbs import ACCESS, DEPTH, GRH, IBV_ACCESS_ODP_P2P as P2P, PAGE, Failed, Link, Skipped, equal, limit, run_tests
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("device", help="an RDMA device: rxe0, mlx5_0")

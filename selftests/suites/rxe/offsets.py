@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """offsets.py DEVICE GID: on-demand paging of data that begins inside a page or crosses its end, of regions whose addresses for
-RDMA (IOVA) differ from those of the process, and of large regions; prefetch of regions without on-demand paging. Prints KTAP.
+RDMA (IOVA) differ from those of the process, and of large regions; prefetch of regions without on-demand paging; FLUSH. Prints
+KTAP.
 """
 
 import ctypes
@@ -11,7 +12,8 @@ import os
 import sys
 import time
 
-from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_wr_opcode as op,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_placement_type, ibv_selectivity_level,
+                                      ibv_send_flags, ibv_wr_opcode as op,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
@@ -19,7 +21,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, i
 from pyverbs.mr import MREx
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.wr import SGE
-from verbs import ACCESS, PAGE, Failed, equal, limit, run_tests
+from verbs import ACCESS, FLUSH as FLUSH_ACCESS, PAGE, Failed, Link, equal, limit, run_tests
 
 SIZE = 4 * PAGE
 # Offset and size: within a page, across its end, several packets. One end is on demand, the other one is not.
@@ -32,9 +34,9 @@ def present(address):
 
 
 class RegionAtIova:
-    def __init__(self, link, address):
+    def __init__(self, link, address, iova=None):
         # One page further. A kernel that takes the IOVA for the address accesses the wrong page, but stays in the process.
-        self.buf = address + PAGE
+        self.buf = iova or address + PAGE
         self.mr = MREx(link.pd, SIZE, ACCESS | ibv_access_flags.IBV_ACCESS_ON_DEMAND, address=address,
                        comp_mask=ibv_mr_init_attr_mask.IBV_REG_MR_MASK_IOVA, iova=self.buf)
         self.lkey, self.rkey = self.mr.lkey, self.mr.rkey
@@ -135,6 +137,38 @@ class Tests:
                 raise Failed(f"pages that came: {[present(address + at) for at in range(0, SIZE, PAGE)]}")
             time.sleep(0.01)
 
+    def test_iova_end(self):
+        """The region ends at the end of the address space. A kernel that takes the IOVA for the address leaves its page list."""
+        self.odp.close()
+        self.odp = RegionAtIova(self.link, self.address, 2**64 - SIZE)
+        self.check(self.rdma(op.IBV_WR_RDMA_WRITE), self.plain, True)
+        self.check(self.rdma(op.IBV_WR_RDMA_READ), self.plain, False)
+        self.check_atomic()
+
+    def flush(self, level, length):
+        """Flushes a region of 4 GiB, of which no page is present. Returns whether the first and the last page are then."""
+        size = 4 << 30
+        noreserve = 0x4000
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve)
+        # One huge page of zeroes is everywhere.
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        link = Link(sys.argv[1], int(sys.argv[2]), flush=True)
+        region = link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), size,
+                             FLUSH_ACCESS | ibv_access_flags.IBV_ACCESS_ON_DEMAND)
+        qp = link.qps[0]
+        qp.wr_start()
+        qp.wr_id, qp.wr_flags = 1, ibv_send_flags.IBV_SEND_SIGNALED
+        qp.wr_flush(region.rkey, region.buf, length, ibv_placement_type.IBV_FLUSH_PERSISTENT, level)
+        qp.wr_complete()
+        link.wait(1)
+        return present(region.buf), present(region.buf + size - PAGE)
+
+    def test_flush_mr(self):
+        equal("pages that were flushed", self.flush(ibv_selectivity_level.IBV_FLUSH_MR, 0), (1, 1))
+
+    def test_flush_range(self):
+        equal("pages that were flushed", self.flush(ibv_selectivity_level.IBV_FLUSH_RANGE, 1 << 31), (1, 0))
+
     def test_prefetch_wraps(self):
         """A range that wraps around to address 0 is refused."""
         try:
@@ -175,4 +209,4 @@ class Tests:
             equal(f"error of a prefetch with flags {flags}", seen, errno.EINVAL)
 
 
-sys.exit(run_tests(Tests, *sys.argv[1:]))
+sys.exit(run_tests(Tests, *sys.argv[1:3], sys.argv[3:]))

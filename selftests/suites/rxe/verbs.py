@@ -9,18 +9,21 @@ import traceback
 from pyverbs.addr import AH, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.libibverbs_enums import ibv_access_flags, ibv_qp_type, ibv_send_flags, ibv_wc_status
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_qp_create_send_ops_flags, ibv_qp_init_attr_mask, ibv_qp_type,
+                                      ibv_send_flags, ibv_wc_status)
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 PAGE = mmap.PAGESIZE
 ACCESS = (ibv_access_flags.IBV_ACCESS_LOCAL_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_READ |
           ibv_access_flags.IBV_ACCESS_REMOTE_WRITE | ibv_access_flags.IBV_ACCESS_REMOTE_ATOMIC)
-# IBV_ACCESS_ODP_P2P, which rdma-core does not know yet: access the memory of PCI peers in place.
-P2P = 1 << 21
+FLUSH = ibv_access_flags.IBV_ACCESS_FLUSH_GLOBAL | ibv_access_flags.IBV_ACCESS_FLUSH_PERSISTENT
+# Debian's rdma-core does not know them yet: access the memory of PCI peers in place, and whether a device can do it
+# (rdma-core/*.patch).
+IBV_ACCESS_ODP_P2P, IBV_ODP_SUPPORT_P2P = 1 << 21, 1 << 2
 QKEY = 0x1234
 # Entries of a queue; size of the header that a receiver gets with each datagram.
 DEPTH, GRH = 16, 40
@@ -47,7 +50,7 @@ def equal(what, seen, wanted):
 class Link:
     """Two queue pairs of this process, connected to each other. The first one sends requests to the second one."""
 
-    def __init__(self, device, gid, shared=False, datagrams=False):
+    def __init__(self, device, gid, shared=False, datagrams=False, flush=False):
         self.context = Context(name=device)
         port = self.context.query_port(1)
         self.odp_caps = self.context.query_device_ex().odp_caps
@@ -61,19 +64,26 @@ class Link:
         for _ in range(2):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags, attr.qkey = ACCESS, QKEY
-            self.qps.append(QP(self.pd, QPInitAttr(qp_type=kind, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
+            if flush:
+                attr.qp_access_flags |= FLUSH
+                mask = ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_PD | ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+                init = QPInitAttrEx(qp_type=kind, scq=self.cq, rcq=self.cq, cap=cap, pd=self.pd, comp_mask=mask,
+                                    send_ops_flags=ibv_qp_create_send_ops_flags.IBV_QP_EX_WITH_FLUSH)
+                self.qps.append(QPEx(self.context, init, attr))
+            else:
+                self.qps.append(QP(self.pd, QPInitAttr(qp_type=kind, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
         way = AHAttr(port_num=1, dlid=port.lid, is_global=1, gr=GlobalRoute(dgid=self.context.query_gid(1, gid), sgid_index=gid))
         self.ah = AH(self.pd, attr=way) if datagrams else None
         if datagrams:
             return
         for qp, peer in zip(self.qps, reversed(self.qps)):
             attr = QPAttr(port_num=1)
-            attr.qp_access_flags = ACCESS
+            attr.qp_access_flags = ACCESS | (FLUSH if flush else 0)
             attr.path_mtu = port.active_mtu
             attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
             attr.min_rnr_timer, attr.rnr_retry, attr.retry_cnt = 12, 7, 7
-            # One second, because the emulated machine may be slow.
-            attr.timeout = 18
+            # One second, because the emulated machine may be slow. The flush of a large region takes longer.
+            attr.timeout = 22 if flush else 18
             attr.ah_attr = way
             attr.dest_qp_num = peer.qp_num
             attr.rq_psn = attr.sq_psn = 1

@@ -169,8 +169,8 @@ apply_one() {
 		[ "$(kgit "$work" rev-parse HEAD)" != "$before" ] || state=already
 		return
 	}
-	# Files that another patch adds are no code of the kernel.
-	lacks=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added" | while read -r f; do [ -e "$work/$f" ] || echo "$f"; done | xargs)
+	# Files that another patch adds are no code of the kernel. After a merge that failed, a file may be there that is in no commit.
+	lacks=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added" | while read -r f; do kgit "$work" cat-file -e "HEAD:$f" 2>/dev/null || echo "$f"; done | xargs)
 	state=absent where=$lacks
 	[ -n "$lacks" ] || {
 		state=conflict

@@ -42,7 +42,7 @@ mutants: names tree ## break the patches at one place after the other, and print
 mutants-sample: tree ## the same as mutants, for N random places in lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
-bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions (needs gnuplot)
+bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions
 	@scripts/bench.sh
 
 bench-compare: ## compare the last `make bench` with the one before, or with FILE=raw.json

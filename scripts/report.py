@@ -262,21 +262,21 @@ class Page:
         raw = self.results / "bench/raw.json"
         if not raw.exists():
             return ""
-        judged, _ = bench.judge(raw)
+        costs = bench.load(raw)
         rows = []
-        for case, old, new in judged.both("others", "none"):
+        for case, (old, new) in bench.both(costs, "others", "none").items():
             if not re.fullmatch(bench.NOT_JUDGED, case):
-                rows.append((f"without the flag, {case}", new[0] / old[0], bench.may_take(case), "of the base"))
-        for least, case in ((3, "pte.1"), (15, "pte.512"), (50, "pmd.512")):
-            alias, move, copy = (judged.get("alias", "switch", name) for name in (f"alias.{case}", f"migrate.{case}", "copy.bar"))
-            if alias and move and copy:
-                rows.append((f"by the alias, {case}", alias[0] / (move[0] - move[1] * copy[0]), 1 / least, "of migration without the copy"))
+                rows.append((f"without the flag, {case}", new.count / old.count, bench.may_take(case), "of the base"))
+        for case, least in bench.AT_LEAST.items():
+            found = bench.without_copy(costs, case)
+            if found:
+                rows.append((f"by the alias, {case}", found[0].count / found[2].count, 1 / least, "of migration without the copy"))
         out = []
         for name, value, budget, of in rows:
             kind, widest = "pass" if value <= budget else "fail", max(1.15, value)
             out.append(f'<div>{MARKS[kind]} {text(name)}: {100 * value:.1f} % {of}, budget {100 * budget:.1f} %<div class="bar {kind}">'
                        f'<i style="width:{100 * value / widest:.1f}%"></i><b style="left:{100 * budget / widest:.1f}%"></b></div></div>')
-        lines = [line for line in judged.lines if line.startswith(("Passed: ", "**Missed**: "))]
+        lines = [line for line in bench.judge(costs) if bench.is_budget(line)]
         kinds = ["pass" if line[0] == "P" else "fail" for line in lines]
         lines = [f'<li><span class="{kind}">{MARKS[kind]}</span> {text(line.split(": ", 1)[1])}</li>' for kind, line in zip(kinds, lines)]
         return (f"<h2>Benchmarks</h2>\n<p>Guest instructions of the last <code>make bench</code>; the black mark is the budget. {self.link(raw, 'Samples')}</p>"

@@ -4,15 +4,12 @@
  * with and without the patches. The calling program prepares the memory. Only the call itself is
  * measured.
  */
-#include <linux/bitops.h>
 #include <linux/cleanup.h>
 #include <linux/file.h>
-#include <linux/generic_pt/iommu.h>
 #include <linux/highmem.h>
 #include <linux/hmm.h>
 #include <linux/hmm-dma.h>
 #include <linux/io.h>
-#include <linux/iommu.h>
 #include <linux/memremap.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
@@ -41,24 +38,17 @@ struct hmm_bench_ib {
 	struct ib_device ibdev;
 };
 
-static struct pci_dev *hmm_bench_edu[HMM_BENCH_IMPORTERS];
-static struct ib_device *hmm_bench_dma[HMM_BENCH_IMPORTERS], *hmm_bench_virt;
-
-/* Counters of the notifiers of MRs. There is one processor, so 64 bits are never torn. */
-static u64 hmm_bench_calls, hmm_bench_zapped, hmm_bench_zap_ticks;
+static struct pci_dev *hmm_bench_edu;
+static struct ib_device *hmm_bench_dma, *hmm_bench_virt;
 
 /**
  * struct hmm_bench - an open file
  * @notifier: covers the whole address space of the process that opened the file
  * @lock: taken by @notifier
- * @held: MRs of HMM_BENCH_HOLD
- * @nr_held: their number
  */
 struct hmm_bench {
 	struct mmu_interval_notifier notifier;
 	struct mutex lock;
-	struct ib_umem_odp *held[HMM_BENCH_IMPORTERS];
-	unsigned int nr_held;
 };
 
 static bool hmm_bench_invalidate(struct mmu_interval_notifier *mni,
@@ -81,20 +71,13 @@ static bool hmm_bench_odp_invalidate(struct mmu_interval_notifier *mni,
 				     const struct mmu_notifier_range *inv, unsigned long seq)
 {
 	struct ib_umem_odp *umem = container_of(mni, struct ib_umem_odp, notifier);
-	int npages;
-	u64 start;
 
 	if (!mmu_notifier_range_blockable(inv))
 		return false;
 	guard(mutex)(&umem->umem_mutex);
 	mmu_interval_set_seq(mni, seq);
-	npages = umem->npages;
-	start = rdtsc();
 	ib_umem_odp_unmap_dma_pages(umem, max(ib_umem_start(umem), inv->start),
 				    min(ib_umem_end(umem), inv->end));
-	hmm_bench_zap_ticks += rdtsc() - start;
-	hmm_bench_zapped += npages - umem->npages;
-	hmm_bench_calls++;
 	return true;
 }
 
@@ -151,7 +134,6 @@ static void hmm_bench_count(struct hmm_bench_cmd *cmd, const unsigned long *pfns
 		cmd->huge += hmm_pfn_to_map_order(pfns[i]) == PMD_SHIFT - PAGE_SHIFT;
 		cmd->p2p += is_pci_p2pdma_page(hmm_pfn_to_page(pfns[i]));
 		cmd->owned += is_device_private_page(hmm_pfn_to_page(pfns[i]));
-		cmd->mapped += (pfns[i] & HMM_PFN_DMA_MAPPED) && !(pfns[i] & HMM_PFN_P2PDMA_BUS);
 	}
 }
 
@@ -194,10 +176,10 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 		range.default_flags |= HMM_PFN_REQ_WRITE;
 	if (cmd->flags & HMM_BENCH_P2P) {
 #ifdef HMM_P2P_PATCHED
-		if (!hmm_bench_edu[0])
+		if (!hmm_bench_edu)
 			return -ENODEV;
 		range.default_flags |= HMM_PFN_ALLOW_P2P;
-		range.dma_dev = &hmm_bench_edu[0]->dev;
+		range.dma_dev = &hmm_bench_edu->dev;
 #else
 		return -EOPNOTSUPP;
 #endif
@@ -208,14 +190,10 @@ static int hmm_bench_walk(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 		range.notifier_seq = mmu_interval_read_begin(range.notifier);
 		mmap_read_lock(current->mm);
 		ret = hmm_bench_range_fault(&range, &cmd->cost);
-		cmd->walks++;
 		mmap_read_unlock(current->mm);
 	} while (ret == -EBUSY && !fatal_signal_pending(current));
 	if (ret)
 		return ret;
-#ifdef HMM_P2P_PATCHED
-	cmd->refused = range.nr_p2p_refused;
-#endif
 	hmm_bench_count(cmd, pfns, cmd->npages);
 	return 0;
 }
@@ -247,88 +225,10 @@ static int hmm_bench_table(struct ib_umem_odp *umem, __be64 *table, size_t n)
 }
 
 /*
- * Counts calls to the page table of an IOMMU by replacing its functions. Only one IOMMU is counted
- * at a time, and its device does nothing else meanwhile.
- */
-static struct hmm_bench_iommu {
-	struct pt_iommu *pt;
-	const struct pt_iommu_ops *pt_ops;
-	const struct iommu_domain_ops *ops;
-	struct pt_iommu_ops counting_pt_ops;
-	struct iommu_domain_ops counting_ops;
-	u64 maps, unmaps, flushes;
-} hmm_bench_iommu;
-
-static int hmm_bench_map_range(struct pt_iommu *pt, dma_addr_t iova, phys_addr_t paddr,
-			       dma_addr_t len, unsigned int prot, gfp_t gfp, size_t *mapped)
-{
-	hmm_bench_iommu.maps++;
-	return hmm_bench_iommu.pt_ops->map_range(pt, iova, paddr, len, prot, gfp, mapped);
-}
-
-static size_t hmm_bench_unmap_range(struct pt_iommu *pt, dma_addr_t iova, dma_addr_t len,
-				    struct iommu_iotlb_gather *gather)
-{
-	hmm_bench_iommu.unmaps++;
-	return hmm_bench_iommu.pt_ops->unmap_range(pt, iova, len, gather);
-}
-
-static void hmm_bench_flush_all(struct iommu_domain *domain)
-{
-	hmm_bench_iommu.flushes++;
-	hmm_bench_iommu.ops->flush_iotlb_all(domain);
-}
-
-static void hmm_bench_iotlb_sync(struct iommu_domain *domain, struct iommu_iotlb_gather *gather)
-{
-	hmm_bench_iommu.flushes++;
-	hmm_bench_iommu.ops->iotlb_sync(domain, gather);
-}
-
-static int hmm_bench_count_begin(struct device *dev)
-{
-	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
-	struct hmm_bench_iommu *c = &hmm_bench_iommu;
-
-	*c = (struct hmm_bench_iommu){};
-	if (!domain || !(domain->type & __IOMMU_DOMAIN_DMA_API))
-		return 0;
-	c->pt = iommupt_from_domain(domain);
-	if (!c->pt)
-		return -EOPNOTSUPP;
-	c->pt_ops = c->pt->ops;
-	c->counting_pt_ops = *c->pt_ops;
-	c->counting_pt_ops.map_range = hmm_bench_map_range;
-	c->counting_pt_ops.unmap_range = hmm_bench_unmap_range;
-	c->ops = domain->ops;
-	c->counting_ops = *c->ops;
-	c->counting_ops.flush_iotlb_all = hmm_bench_flush_all;
-	c->counting_ops.iotlb_sync = hmm_bench_iotlb_sync;
-	c->pt->ops = &c->counting_pt_ops;
-	domain->ops = &c->counting_ops;
-	return 0;
-}
-
-static void hmm_bench_count_end(struct hmm_bench_cmd *cmd)
-{
-	struct hmm_bench_iommu *c = &hmm_bench_iommu;
-
-	if (c->pt) {
-		c->pt->ops = c->pt_ops;
-		c->pt->domain.ops = c->ops;
-		c->pt = NULL;
-	}
-	cmd->maps = c->maps;
-	cmd->unmaps = c->unmaps;
-	cmd->flushes = c->flushes;
-}
-
-/*
  * Map all pages of an MR and fill the table of the device. Returns with umem_mutex held, unless it
  * fails.
  */
-static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __be64 *table,
-			 size_t n)
+static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __be64 *table)
 {
 	u64 start = rdtsc();
 	int ret;
@@ -338,7 +238,7 @@ static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __
 					   cmd->flags & HMM_BENCH_FAULT);
 	if (ret < 0)
 		return ret;
-	ret = cmd->what == HMM_BENCH_ODP_VIRT ? 0 : hmm_bench_table(umem, table, n);
+	ret = cmd->what == HMM_BENCH_ODP_VIRT ? 0 : hmm_bench_table(umem, table, cmd->npages);
 	mutex_unlock(&umem->umem_mutex);
 	cmd->cost = hmm_bench_since(start);
 	if (!ret)
@@ -346,29 +246,20 @@ static int hmm_bench_map(struct ib_umem_odp *umem, struct hmm_bench_cmd *cmd, __
 	return ret;
 }
 
-static int hmm_bench_odp(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
+static int hmm_bench_odp(struct hmm_bench_cmd *cmd)
 {
-	bool virt = cmd->what == HMM_BENCH_ODP_VIRT, hold = cmd->what == HMM_BENCH_HOLD;
-	unsigned int shift = cmd->flags & HMM_BENCH_HUGETLB ? HPAGE_SHIFT : PAGE_SHIFT;
-	int access = IB_ACCESS_ON_DEMAND | IB_ACCESS_LOCAL_WRITE |
-		     (shift == PAGE_SHIFT ? 0 : IB_ACCESS_HUGETLB);
-	size_t n = cmd->npages >> (shift - PAGE_SHIFT);
-	__be64 *table __free(kvfree) = kvcalloc(n, sizeof(*table), GFP_KERNEL);
+	struct ib_device *ibdev = cmd->what == HMM_BENCH_ODP_VIRT ? hmm_bench_virt : hmm_bench_dma;
+	__be64 *table __free(kvfree) = kvcalloc(cmd->npages, sizeof(*table), GFP_KERNEL);
+	int access = IB_ACCESS_ON_DEMAND | IB_ACCESS_LOCAL_WRITE;
 	u64 size = cmd->npages << PAGE_SHIFT;
 	struct ib_umem_odp *umem;
-	struct ib_device *ibdev;
 	u64 start;
 	int ret;
 
-	if (cmd->importer >= HMM_BENCH_IMPORTERS)
-		return -EINVAL;
-	ibdev = virt ? hmm_bench_virt : hmm_bench_dma[cmd->importer];
 	if (!ibdev)
 		return -ENODEV;
 	if (!table)
 		return -ENOMEM;
-	if (hold && bench->nr_held == HMM_BENCH_IMPORTERS)
-		return -ENOSPC;
 #ifdef HMM_P2P_PATCHED
 	if (cmd->flags & HMM_BENCH_P2P)
 		access |= IB_ACCESS_ODP_P2P;
@@ -377,110 +268,16 @@ static int hmm_bench_odp(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
 
-	if (cmd->flags & HMM_BENCH_COUNT) {
-		ret = hmm_bench_count_begin(ibdev->dma_device);
-		if (ret)
-			goto release;
-	}
-	ret = hmm_bench_map(umem, cmd, table, n);
+	ret = hmm_bench_map(umem, cmd, table);
 	if (ret < 0)
-		goto count_end;
-	hmm_bench_count(cmd, umem->map.pfn_list, n);
-#ifdef HMM_P2P_PATCHED
-	cmd->refused = atomic64_read(&umem->p2p_fallbacks);
-#endif
-	if (hold) {
-		mutex_unlock(&umem->umem_mutex);
-		bench->held[bench->nr_held++] = umem;
-		return 0;
-	}
+		goto release;
+	hmm_bench_count(cmd, umem->map.pfn_list, cmd->npages);
 	start = rdtsc();
 	ib_umem_odp_unmap_dma_pages(umem, cmd->addr, cmd->addr + size);
 	cmd->unmap = hmm_bench_since(start);
 	mutex_unlock(&umem->umem_mutex);
-count_end:
-	if (cmd->flags & HMM_BENCH_COUNT)
-		hmm_bench_count_end(cmd);
 release:
 	ib_umem_odp_release(umem);
-	return ret;
-}
-
-static void hmm_bench_held(struct hmm_bench_cmd *cmd)
-{
-	cmd->calls = hmm_bench_calls;
-	cmd->zapped = hmm_bench_zapped;
-	cmd->unmap = hmm_bench_zap_ticks;
-	hmm_bench_calls = 0;
-	hmm_bench_zapped = 0;
-	hmm_bench_zap_ticks = 0;
-}
-
-static void hmm_bench_drop(struct hmm_bench *bench, struct hmm_bench_cmd *cmd)
-{
-	u64 start = rdtsc();
-
-	while (bench->nr_held)
-		ib_umem_odp_release(bench->held[--bench->nr_held]);
-	cmd->cost = hmm_bench_since(start);
-}
-
-/* What mapping a folio in one call would save, and what is lost when one page is unmapped. */
-static int hmm_bench_link(struct hmm_bench_cmd *cmd)
-{
-	const size_t all = HPAGE_PMD_SIZE,
-		     step = cmd->what == HMM_BENCH_LINK_FOLIO ? all : PAGE_SIZE;
-	const size_t unmap_step = cmd->what == HMM_BENCH_LINK ? PAGE_SIZE : all;
-	struct device *dev = hmm_bench_edu[0] ? &hmm_bench_edu[0]->dev : NULL;
-	struct dma_iova_state state;
-	struct page *page;
-	size_t offset;
-	u64 start;
-	int ret = -EOPNOTSUPP;
-
-	if (!dev)
-		return -ENODEV;
-	page = alloc_pages(GFP_KERNEL | __GFP_COMP, HPAGE_PMD_ORDER);
-	if (!page)
-		return -ENOMEM;
-	if (!dma_iova_try_alloc(dev, &state, 0, all))
-		goto free;
-
-	start = rdtsc();
-	for (offset = 0; offset < all; offset += step) {
-		ret = dma_iova_link(dev, &state, page_to_phys(page) + offset, offset, step,
-				    DMA_BIDIRECTIONAL, 0);
-		if (!ret)
-			ret = dma_iova_sync(dev, &state, offset, step);
-		if (ret)
-			goto unlink;
-	}
-	cmd->cost = hmm_bench_since(start);
-unlink:
-	start = rdtsc();
-	for (size_t done = 0; done < offset; done += unmap_step)
-		dma_iova_unlink(dev, &state, done, min(unmap_step, offset - done),
-				DMA_BIDIRECTIONAL, 0);
-	cmd->unmap = hmm_bench_since(start);
-
-	if (!ret && step == all) {
-		struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
-
-		ret = iommu_map(domain, state.addr, page_to_phys(page), all,
-				IOMMU_READ | IOMMU_WRITE, GFP_KERNEL);
-		if (ret)
-			goto free_iova;
-		iommu_unmap(domain, state.addr, PAGE_SIZE);
-		for (offset = 0; offset < all; offset += PAGE_SIZE)
-			cmd->zapped += !iommu_iova_to_phys(domain, state.addr + offset);
-		for (offset = 0; offset < all; offset += PAGE_SIZE)
-			if (iommu_iova_to_phys(domain, state.addr + offset))
-				iommu_unmap(domain, state.addr + offset, PAGE_SIZE);
-	}
-free_iova:
-	dma_iova_free(dev, &state);
-free:
-	__free_pages(page, HPAGE_PMD_ORDER);
 	return ret;
 }
 
@@ -502,7 +299,6 @@ static long hmm_bench_ioctl(struct file *file, unsigned int command, unsigned lo
 		.what = cmd.what,
 		.flags = cmd.flags,
 		.owner = cmd.owner,
-		.importer = cmd.importer,
 	};
 	switch (cmd.what) {
 	case HMM_BENCH_CLOCK:
@@ -517,19 +313,7 @@ static long hmm_bench_ioctl(struct file *file, unsigned int command, unsigned lo
 		break;
 	case HMM_BENCH_ODP:
 	case HMM_BENCH_ODP_VIRT:
-	case HMM_BENCH_HOLD:
-		ret = hmm_bench_odp(bench, &cmd);
-		break;
-	case HMM_BENCH_HELD:
-		hmm_bench_held(&cmd);
-		break;
-	case HMM_BENCH_DROP:
-		hmm_bench_drop(bench, &cmd);
-		break;
-	case HMM_BENCH_LINK:
-	case HMM_BENCH_LINK_RANGE:
-	case HMM_BENCH_LINK_FOLIO:
-		ret = hmm_bench_link(&cmd);
+		ret = hmm_bench_odp(&cmd);
 		break;
 	default:
 		ret = -EINVAL;
@@ -560,9 +344,7 @@ static int hmm_bench_open(struct inode *inode, struct file *file)
 static int hmm_bench_release(struct inode *inode, struct file *file)
 {
 	struct hmm_bench *bench = file->private_data;
-	struct hmm_bench_cmd cmd;
 
-	hmm_bench_drop(bench, &cmd);
 	mmu_interval_notifier_remove(&bench->notifier);
 	kfree(bench);
 	return 0;
@@ -595,41 +377,32 @@ static void hmm_bench_free(void)
 {
 	if (hmm_bench_virt)
 		ib_dealloc_device(hmm_bench_virt);
-	for (int i = 0; i < HMM_BENCH_IMPORTERS; i++) {
-		if (hmm_bench_dma[i])
-			ib_dealloc_device(hmm_bench_dma[i]);
-		pci_dev_put(hmm_bench_edu[i]);
-	}
+	if (hmm_bench_dma)
+		ib_dealloc_device(hmm_bench_dma);
+	pci_dev_put(hmm_bench_edu);
 }
 
 static int __init hmm_bench_init(void)
 {
-	struct pci_dev *edu = NULL;
 	int ret = -ENOMEM;
 
 	hmm_bench_virt = hmm_bench_ib(NULL);
 	if (!hmm_bench_virt)
 		goto free;
-	for (int i = 0; i < HMM_BENCH_IMPORTERS; i++) {
-		edu = pci_get_device(EDU_VENDOR, EDU_DEVICE, edu);
-		if (!edu)
-			break;
-		hmm_bench_edu[i] = pci_dev_get(edu);
-		ret = dma_set_mask_and_coherent(&edu->dev, DMA_BIT_MASK(64));
-		if (!ret) {
-			hmm_bench_dma[i] = hmm_bench_ib(&edu->dev);
-			ret = hmm_bench_dma[i] ? 0 : -ENOMEM;
-		}
-		if (ret) {
-			pci_dev_put(edu);
+	/* Groups that need no device run without one. */
+	hmm_bench_edu = pci_get_device(EDU_VENDOR, EDU_DEVICE, NULL);
+	if (hmm_bench_edu) {
+		ret = dma_set_mask_and_coherent(&hmm_bench_edu->dev, DMA_BIT_MASK(64));
+		if (ret)
 			goto free;
-		}
+		ret = -ENOMEM;
+		hmm_bench_dma = hmm_bench_ib(&hmm_bench_edu->dev);
+		if (!hmm_bench_dma)
+			goto free;
 	}
-	pci_dev_put(edu);
 	ret = misc_register(&hmm_bench_misc);
-	if (ret)
-		goto free;
-	return 0;
+	if (!ret)
+		return 0;
 
 free:
 	hmm_bench_free();

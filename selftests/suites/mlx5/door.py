@@ -555,6 +555,9 @@ class Tests:
             return  # In the transport scheme the fault names the implicit MR.
         self.door.plain()
         mr, a, libc, key = self.child_destroyed()
+        # A prefetch does not find it.
+        error = self.prefetch_error(key, a)
+        assert error == errno.ENOENT, f"error {error}"
         second = Door(sys.argv[1], 1)
         self.door.name(key)
         self.door.slow(PAGE_FAULT_RESUME, 100)
@@ -565,8 +568,6 @@ class Tests:
         self.door.name(0)
         self.door.slow(PAGE_FAULT_RESUME, 0)
         second.wait()
-        # A prefetch does not find the child either.
-        assert self.prefetch_error(key, a) == errno.ENOENT
         libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
         mr.close()
 

@@ -15,12 +15,12 @@ export STARTED := $(shell date +%s)
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
+all: names kernel-feature ## build the base with 1-hmm-p2p, boot six topologies or TOPOLOGIES="...", print how device memory was reached
+	@scripts/run.sh
+
 # A wrong name is an error before anything is built.
 names:
 	@scripts/list.sh --check
-
-all: names kernel-feature ## build the base with 1-hmm-p2p, boot six topologies or TOPOLOGIES="...", print how device memory was reached
-	@scripts/run.sh
 
 demo: names kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
 	@scripts/run.sh demo

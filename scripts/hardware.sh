@@ -544,7 +544,10 @@ list() {
 verb=${1:-}
 case $verb in
 check | run | list) shift ;;
-*) needs_argument "$verb" && die "not known: $verb (see --help)" ;;
+*)
+	arguments 1 99 '' "$@"
+	die "not known: $verb (see --help)"
+	;;
 esac
 while [ $# -gt 0 ]; do
 	[[ $1 != --* ]] || [ "$1" = --help ] || [ $# -ge 2 ] || die "$1 needs a value"

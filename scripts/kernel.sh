@@ -17,7 +17,7 @@ build/feature, a clone of build/tree at the tag series/1-hmm-p2p, that is the ba
 and this series. Of its modules only test_hmm is built: the other tests and drivers
 need more patches. The source of the others is build/tree as it is, with changes that
 are not committed.
-again: for mutants.sh. The FILEs of the source tree (none: selftests/modules) were
+again: for mutants.py. The FILEs of the source tree (none: selftests/modules) were
 edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
 the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
 END

@@ -11,9 +11,11 @@ exit: 0 all mutants were noticed or are equivalent, 1 a mutant was not noticed, 
 import argparse, concurrent.futures, hashlib, os, random, re, shutil, subprocess, sys
 from pathlib import Path
 
+from mutants import HOME, PARAMETER
+
 TOP = Path(__file__).resolve().parent.parent
 WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
-TREE, HOME = WORK / "tree", "mm/hmm.c"  # the boot parameter is in HOME
+TREE = WORK / "tree"
 ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="60", TEST_TIMEOUT="240", SILENCE_TIMEOUT="60")
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
@@ -82,8 +84,7 @@ def build(name, lines, found, chosen):
     while True:
         (TREE / name).write_text(source(lines, found, chosen))
         with (TREE / HOME).open("a") as home:
-            home.write("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
-                       "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
+            home.write(PARAMETER)
         if subprocess.run([TOP / "scripts/kernel.sh", "build", "normal"], env=ENV, capture_output=True).returncode == 0:
             return
         log, text = (WORK / "kernels/normal.log").read_text(), (TREE / name).read_text().split("\n")

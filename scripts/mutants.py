@@ -71,6 +71,8 @@ MUTANTS, RESULTS, UPSTREAM = TOP / "selftests/mutants", TOP / "results/mutants",
 WORK = BUILD / "mutants"
 TREE, GUEST, MODULES, VERDICTS = WORK / "tree", WORK / "guest", WORK / "selftests/modules", MUTANTS / "verdicts"
 HOME = "mm/hmm.c"  # the boot parameter is defined there
+PARAMETER = ("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
+             "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
 TIMEOUT = 124
 JOBS = int(os.environ.get("JOBS") or os.cpu_count())
 LIMITS = {"BOOT_TIMEOUT": "30", "TEST_TIMEOUT": "120", "SILENCE_TIMEOUT": "120"}
@@ -329,8 +331,7 @@ def merge(batch):
         path.write_text(merged(old[path], change))
     if changes:
         with (TREE / HOME).open("a") as home:
-            home.write("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
-                       "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
+            home.write(PARAMETER)
 
 
 # Builds and runs.

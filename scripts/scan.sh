@@ -88,6 +88,8 @@ messages() {
 		}
 		/^BUG: KCSAN: / && !ours($0) { next }
 		/^kmemleak: / { sub(/^kmemleak: /, "") }
+		# mutants.py doubles functions: NAME__m0
+		{ gsub(/__m[0-9]+\+/, "+") }
 		{ num[++n] = NR; msg[n] = $0 }
 		END { flush(running == "" ? "-" : running) }'
 }

@@ -906,6 +906,12 @@ TEST_F_TIMEOUT(odp, not_asked_implicit, 120)
 	not_asked(_metadata, self, EDU_HMM_IMPLICIT);
 }
 
+/* A device without the capability gets no aliases, even if the MR asks for them. */
+TEST_F_TIMEOUT(odp, incapable, 120)
+{
+	not_asked(_metadata, self, EDU_HMM_P2P | EDU_HMM_INCAPABLE);
+}
+
 /* A mapped page migrates. The device then accesses the new place, and not the old one. */
 TEST_F_TIMEOUT(odp, migrate_while_mapped, 300)
 {

@@ -46,7 +46,7 @@ enum edu_hmm_shape {
  * @npages: (in) length in pages, 1 to EDU_HMM_MAX_PAGES
  * @shape: (out) enum edu_hmm_shape
  * @flags: (in) zero; for /dev/edu_odpN: EDU_HMM_READ_ONLY, EDU_HMM_HUGETLB, EDU_HMM_IMPLICIT,
- *   EDU_HMM_P2P
+ *   EDU_HMM_P2P, EDU_HMM_INCAPABLE
  *
  * Errors: EBUSY, the file has a range already; EOPNOTSUPP, the DMA mask of the device does not
  * cover system memory.
@@ -65,6 +65,8 @@ struct edu_hmm_register {
 #define EDU_HMM_IMPLICIT	(1U << 2)
 /* Memory of other devices is reached in place. /dev/edu_hmmN does this without a flag. */
 #define EDU_HMM_P2P		(1U << 3)
+/* The device does not have IB_ODP_SUPPORT_P2P during this call. */
+#define EDU_HMM_INCAPABLE	(1U << 4)
 
 #define EDU_HMM_WRITE		(1U << 0)	/* FAULT: for writing. DMA: write to memory */
 /* FAULT: only enter pages that are present. DMA: ENOENT instead of a fault. */

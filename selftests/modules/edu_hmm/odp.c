@@ -250,7 +250,8 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	struct ib_umem_odp *umem;
 	int ret = -ENOMEM;
 
-	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB | EDU_HMM_IMPLICIT | EDU_HMM_P2P))
+	if (cmd->flags & ~(EDU_HMM_READ_ONLY | EDU_HMM_HUGETLB | EDU_HMM_IMPLICIT | EDU_HMM_P2P |
+			   EDU_HMM_INCAPABLE))
 		return -EINVAL;
 	if (!(cmd->flags & EDU_HMM_READ_ONLY))
 		access |= IB_ACCESS_LOCAL_WRITE;
@@ -266,6 +267,8 @@ static int edu_odp_map(struct edu_mirror *m, struct edu_hmm_register *cmd)
 	m->dma = kvcalloc(cmd->npages, sizeof(*m->dma), GFP_KERNEL);
 	if (!m->map.pfn_list || !m->dma)
 		goto free;
+	m->edu->ibdev->attrs.odp_caps.general_caps =
+		cmd->flags & EDU_HMM_INCAPABLE ? 0 : IB_ODP_SUPPORT_P2P;
 	umem = edu_odp_get(m->edu, cmd, access);
 	if (IS_ERR(umem)) {
 		ret = PTR_ERR(umem);

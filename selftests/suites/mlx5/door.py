@@ -649,7 +649,7 @@ class Tests:
         assert faults <= 8, f"{faults} faults of one page"
 
     def test_unreachable_neighbour(self):
-        """One page is memory of a PCI device that the adapter cannot reach. Accesses to RAM beside it succeed."""
+        """Two pages are memory of a PCI device that the adapter cannot reach. Accesses to RAM beside them succeed."""
         allocate = glob.glob("/sys/bus/pci/drivers/p2pmem_test/*/p2pmem/allocate")
         if not allocate:
             raise Skipped("there is no such memory")
@@ -660,12 +660,13 @@ class Tests:
         mr = self.odp(a, n * PAGE)
         peer = os.open(allocate[0], os.O_RDWR)
         # MAP_SHARED | MAP_FIXED
-        assert libc.mmap(a + bad * PAGE, PAGE, 3, 0x11, peer, 0) == a + bad * PAGE
+        assert libc.mmap(a + bad * PAGE, 2 * PAGE, 3, 0x11, peer, 0) == a + bad * PAGE
+        self.odp(a, n * PAGE).close()
         self.door.write(mr.rkey, a, b"x" * 64)
-        self.door.go(READ, mr.rkey, a + bad * PAGE, 64)
+        self.door.go(READ, mr.rkey, a + (bad + 1) * PAGE - 32, 64)
         reached = self.door.end() == DONE
         failed = []
-        for p in set(range(n)) - {0, bad}:
+        for p in set(range(n)) - {0, bad, bad + 1}:
             self.door.go(READ, mr.rkey, a + p * PAGE, 64)
             if self.door.end() != DONE:
                 failed.append(p)

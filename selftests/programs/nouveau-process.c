@@ -818,8 +818,8 @@ static bool fill_up(struct gpu *g)
 }
 
 /*
- * Small buffers fill VRAM, and the GPU accesses memory for which it has no page table yet, again and
- * again. When no page table is left, the channel is killed, and nothing else happens.
+ * Small buffers fill VRAM, and the GPU accesses memory for which it has no page table yet, again
+ * and again. When no page table is left, the channel is killed, and nothing else happens.
  */
 TEST_F_TIMEOUT(full, no_page_table, 240)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An exporter of dma-bufs that move. Each open file of /dev/dmabuf_move has one buffer. DMABUF_MOVE_EXPORT makes it, with as many
- * pages as the argument says, and returns its file descriptor. DMABUF_MOVE gives it other pages with the same data.
+ * An exporter of dma-bufs that move. Each open file of /dev/dmabuf_move has one buffer.
+ * DMABUF_MOVE_EXPORT makes it, with as many pages as the argument says, and returns its file
+ * descriptor. DMABUF_MOVE gives it other pages with the same data.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -30,7 +31,8 @@ static struct sg_table *buffer_map(struct dma_buf_attachment *attach, enum dma_d
 	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
-	ret = sg_alloc_table_from_pages(sgt, buf->pages, buf->npages, 0, buf->npages << PAGE_SHIFT, GFP_KERNEL);
+	ret = sg_alloc_table_from_pages(sgt, buf->pages, buf->npages, 0,
+					buf->npages << PAGE_SHIFT, GFP_KERNEL);
 	if (ret)
 		goto free;
 	ret = dma_map_sgtable(attach->dev, sgt, dir, 0);
@@ -45,7 +47,8 @@ free:
 	return ERR_PTR(ret);
 }
 
-static void buffer_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt, enum dma_data_direction dir)
+static void buffer_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+			 enum dma_data_direction dir)
 {
 	dma_unmap_sgtable(attach->dev, sgt, dir, 0);
 	sg_free_table(sgt);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The BAR of an ivshmem device as PCI P2PDMA memory, which programs map by the file p2pmem/allocate of the device. */
+/*
+ * The BAR of an ivshmem device as PCI P2PDMA memory, which programs map by the file
+ * p2pmem/allocate of the device.
+ */
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/pci-p2pdma.h>

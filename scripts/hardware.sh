@@ -152,6 +152,11 @@ iommu_mode() {
 	esac
 }
 
+# windows: how many huge pages fit into the part of BAR1 that nouveau has reserved for peers
+windows() {
+	echo $(($(cat "/sys/bus/pci/devices/$PCI/p2pmem/size" 2>/dev/null || echo 0) >> 21))
+}
+
 # has WORD: one of the words of the lines "needs". If it is missing, $why says so.
 has() {
 	local n
@@ -193,9 +198,9 @@ has() {
 		[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" != Y ]
 		;;
 	windows)
-		n=$(sed -n 's/^windows: //p' "/sys/kernel/debug/dri/$PCI/dmem_p2p" 2>/dev/null || true)
-		why="BAR1 has ${n:-no} windows"
-		[ "${n:-0}" -gt 0 ] && [ "$n" -lt 1024 ]
+		n=$(windows)
+		why="BAR1 has room for $n windows"
+		[ "$n" -gt 0 ] && [ "$n" -lt 1024 ]
 		;;
 	*) die "$steps: not known: needs $1" ;;
 	esac
@@ -330,11 +335,9 @@ undo() {
 
 # variables: for the lines "run"
 variables() {
-	local windows
 	T="python3 -B $SUITES/rxe/device-memory.py"
 	patched || T+=" --unpatched"
-	windows=$(sed -n 's/^windows: //p' "/sys/kernel/debug/dri/$PCI/dmem_p2p" 2>/dev/null || true)
-	ADAPTER="$RDMA $GID" MEMORY="--$GPU $NODE" PAGES=$((${windows:-0} * 768))
+	ADAPTER="$RDMA $GID" MEMORY="--$GPU $NODE" PAGES=$(($(windows) * 768))
 	export T SUITES PCI ADAPTER MEMORY PAGES KSELFTEST EXPECT RXE TESTS REPEAT
 }
 
@@ -393,7 +396,6 @@ run_step() { # STEP
 		attend timeout -k 30 $((minutes * 600 * ${HMM_P2P_SLOWDOWN:-1})) bash -c "$line" >&"$output" 2>&1 || rc=$?
 	done 3< <(field "$1" run)
 	exec {output}>&-
-	cat "/sys/kernel/debug/dri/$PCI/dmem_p2p" >"$dir/use.txt" 2>/dev/null || true
 	# The newest messages of the kernel. Other programs write to the log, too.
 	dmesg -x | awk -v mark="$mark" 'index($0, mark) { on = 1; next } on && /^kern/ { sub(/^[^[]*/, ""); print }' >"$dir/dmesg.txt"
 	[ ! -s "$dir/dmesg.txt" ] || "$TOP/scripts/scan.sh" "$dir/dmesg.txt" >"$dir/splats.txt" || {

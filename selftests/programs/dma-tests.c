@@ -522,7 +522,7 @@ static void in_flight(struct __test_metadata *_metadata, FIXTURE_DATA(dma) * sel
 	place = self->observer;
 	if (reachable(f->how) && act != FORK && act != MPROTECT) {
 		ASSERT_EQ(exp_stats(self->exp[0]).bar_live, 0);
-		/* Where there is no memory in use, nouveau may take away the window. */
+		/* This program does not know where nouveau's windows are. */
 		place = bench_nouveau() ? NULL : bar_page(self, 0, f->phys);
 		ASSERT_TRUE(place || bench_nouveau());
 	}

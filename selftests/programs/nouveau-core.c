@@ -6,6 +6,9 @@
  */
 #include "nouveau.h"
 
+#include <signal.h>
+#include <sys/time.h>
+
 #define LARGE		(16UL << 20)
 #define PUSH_LIMIT	(1ULL << 40)	/* a GPFIFO entry has 40 bits for an address */
 
@@ -208,6 +211,35 @@ TEST_F(hole, beyond_limit)
 		close(fd);
 	}
 	EXPECT_EQ(svm_init(&self->gpu, HOLE), 0);
+}
+
+static void on_alarm(int number __attribute__((unused)))
+{
+}
+
+/* A signal may interrupt SVM_INIT. The process can try again. */
+TEST_F(hole, interrupted)
+{
+	struct itimerval when = {}, never = {};
+	int interrupted = 0, rc;
+
+	ASSERT_EQ(sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL), 0);
+	for (int us = 20; us < 100000 && interrupted < 3; us += us / 8 + 1) {
+		close(self->gpu.drm);
+		self->gpu.drm = open("/dev/dri/renderD128", O_RDWR);
+		ASSERT_GE(self->gpu.drm, 0);
+		when.it_value.tv_usec = us;
+		ASSERT_EQ(setitimer(ITIMER_REAL, &when, NULL), 0);
+		rc = svm_init(&self->gpu, HOLE);
+		if (rc) {
+			ASSERT_EQ(errno, EINTR);
+			interrupted++;
+		}
+		ASSERT_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+		if (rc)
+			ASSERT_EQ(svm_init(&self->gpu, HOLE), 0);
+	}
+	EXPECT_GT(interrupted, 0);
 }
 
 TEST_F(hole, unaligned)

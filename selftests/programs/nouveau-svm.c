@@ -1417,44 +1417,59 @@ TEST_F(peer, handed_out_again)
 }
 
 /*
- * More blocks than there are windows in BAR 1: a block without a window migrates, and all data are
- * right. When a block is given up, another block gets its window.
+ * Move memory to VRAM and let the peer fault on one part after the other. Return: how many pages
+ * stay. The others migrate.
  */
-TEST_F_TIMEOUT(peer, windows, 120)
+static size_t stay(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, char *mem,
+		   size_t size)
 {
-	size_t size = BLOCKS * HUGE, n = size / PAGE, left, there;
-	size_t rounds = self->aperture / size + 1;
-	char *mem = map(rounds * size, MADV_HUGEPAGE);
+	size_t part = BLOCKS * HUGE, n = part / PAGE, total = 0, there;
 
-	ASSERT_NE(mem, MAP_FAILED);
-	/* The peer maps one part after the other. A block keeps its window while it is in use. */
-	for (size_t r = 0; r < rounds; r++) {
-		char *part = mem + r * size;
-
-		for (int i = 0; i < BLOCKS; i++)
-			fill(part + i * HUGE, PAGE, 8);
+	for (size_t at = 0; at < size; at += HUGE)
+		fill(mem + at, PAGE, 8);
+	EXPECT_EQ(to_vram(self->gpu.drm, mem, size), 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	for (char *end = mem + size; mem < end; mem += part) {
 		close(self->peer.edu);
 		self->peer.edu = open("/dev/edu_hmm0", O_RDWR);
-		ASSERT_EQ(edu_register(&self->peer, part, size), 0);
-		ASSERT_EQ(to_vram(self->gpu.drm, part, size), 0);
-		ASSERT_EQ(edu_fault(&self->peer, part, size, NULL), 0);
-		there = pages_as(&self->peer, part, n, self->peer.reached);
-		left = self->aperture / PAGE - r * n;
-		EXPECT_EQ(there, left < n ? left : n);
-		EXPECT_EQ(there + pages_as(&self->peer, part, n, EDU_HMM_RAM), n);
-		EXPECT_EQ(pages_in_vram(part, n), there);
+		EXPECT_EQ(edu_register(&self->peer, mem, part), 0);
+		EXPECT_EQ(edu_fault(&self->peer, mem, part, NULL), 0);
+		there = pages_as(&self->peer, mem, n, self->peer.reached);
+		EXPECT_EQ(there + pages_as(&self->peer, mem, n, EDU_HMM_RAM), n);
+		EXPECT_EQ(pages_in_vram(mem, n), there);
+		total += there;
 	}
-	for (size_t i = 0; i < rounds * BLOCKS; i++)
-		EXPECT_EQ(wrong(mem + i * HUGE, PAGE, 8), 0);
-	for (int i = 0; i < BLOCKS; i++) {
-		char *block = mem + (rounds - 1) * size + i * HUGE;
+	return total;
+}
 
-		ASSERT_EQ(to_vram(self->gpu.drm, block, HUGE), 0);
-		ASSERT_EQ(edu_fault(&self->peer, block, HUGE, NULL), 0);
-		EXPECT_EQ(pages_as(&self->peer, block, HUGE / PAGE, self->peer.reached),
-			  HUGE / PAGE);
-		ASSERT_EQ(madvise(block, HUGE, MADV_DONTNEED), 0);
-	}
+/*
+ * The memory is half of VRAM, mostly more than there are windows in BAR 1. Pages without a window
+ * migrate, and all data are right. Memory with a window that was freed is used again first.
+ */
+TEST_F_TIMEOUT(peer, windows, 300)
+{
+	struct drm_nouveau_getparam vram = { .param = NOUVEAU_GETPARAM_FB_SIZE };
+	size_t part = BLOCKS * HUGE, size, first, again, small;
+	char *mem;
+
+	ASSERT_EQ(ioctl(self->gpu.drm, DRM_IOCTL_NOUVEAU_GETPARAM, &vram), 0);
+	size = vram.value / 2 / part * part;
+	mem = map(size, MADV_HUGEPAGE);
+	ASSERT_NE(mem, MAP_FAILED);
+	first = stay(_metadata, self, mem, size);
+	for (size_t at = 0; at < size; at += HUGE)
+		EXPECT_EQ(wrong(mem + at, PAGE, 8), 0);
+	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
+	again = stay(_metadata, self, mem, size);
+	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
+	small = stay(_metadata, self, mem, part);
+	TH_LOG("%zu MiB of BAR 1 for %zu MiB: %zu pages stay, %zu migrate", self->aperture >> 20,
+	       size >> 20, first, size / PAGE - first);
+	EXPECT_GT(first, 0);
+	EXPECT_LE(first, self->aperture / PAGE);
+	EXPECT_EQ(first == size / PAGE, self->aperture / 2 >= size);
+	EXPECT_EQ(again, first);
+	EXPECT_EQ(small, first < part / PAGE ? first : part / PAGE);
 }
 
 TEST_HARNESS_MAIN

@@ -781,14 +781,21 @@ FIXTURE_SETUP(fixes)
 
 FIXTURE_TEARDOWN(fixes)
 {
+	reset_door(&self->gpu);
 	/* compare() would find the same bugs in tests that have shown them. */
-	close(self->gpu.drm);
+	close_drm(&self->gpu);
 }
 
-/* After fork() the GPU of the parent stores: the child must not see it. */
-static void store_after_fork(struct __test_metadata *_metadata, struct gpu *g, char *mem, bool vram)
+static uint32_t word(const void *mem)
 {
-	uint32_t before = *(volatile uint32_t *)(mem + PAGE), seen = 0;
+	return *(const volatile uint32_t *)mem;
+}
+
+/* After fork() the GPU of the parent writes: the child must not see it. */
+static void write_after_fork(struct __test_metadata *_metadata, struct gpu *g, char *mem, bool vram,
+			     bool atomic)
+{
+	uint32_t before = word(mem + PAGE), seen = 0;
 	int go[2], back[2];
 	pid_t child;
 
@@ -801,33 +808,119 @@ static void store_after_fork(struct __test_metadata *_metadata, struct gpu *g, c
 	if (!child) {
 		if (read(go[0], &seen, 1) != 1)
 			_exit(1);
-		seen = *(volatile uint32_t *)(mem + PAGE);
+		seen = word(mem + PAGE);
 		_exit(write(back[1], &seen, 4) != 4);
 	}
-	EXPECT_EQ(gpu_store(g, mem + PAGE, 4711), 0);
+	EXPECT_EQ(atomic ? gpu_increment(g, mem + PAGE) : gpu_store(g, mem + PAGE, before + 1), 0);
 	ASSERT_EQ(write(go[1], "", 1), 1);
 	ASSERT_EQ(read(back[0], &seen, 4), 4);
 	EXPECT_EQ(seen, before);
-	EXPECT_EQ(*(volatile uint32_t *)(mem + PAGE), 4711);
+	EXPECT_EQ(word(mem + PAGE), before + 1);
 	waitpid(child, NULL, 0);
 }
 
 TEST_F(fixes, store_after_fork)
 {
-	store_after_fork(_metadata, &self->gpu, self->gpu.mem, true);
+	write_after_fork(_metadata, &self->gpu, self->gpu.mem, true, false);
 }
 
 TEST_F(fixes, store_after_fork_huge)
 {
-	store_after_fork(_metadata, &self->gpu, self->huge, true);
+	write_after_fork(_metadata, &self->gpu, self->huge, true, false);
 }
 
 TEST_F(fixes, store_after_fork_ram)
 {
-	store_after_fork(_metadata, &self->gpu, self->gpu.mem, false);
+	write_after_fork(_metadata, &self->gpu, self->gpu.mem, false, false);
 }
 
-/* A half of a range is read-only: a store into it must not go through. */
+/* For an atomic, memory has to be in VRAM. */
+TEST_F(fixes, atomic_after_fork)
+{
+	write_after_fork(_metadata, &self->gpu, self->gpu.mem, true, true);
+}
+
+TEST_F(fixes, atomic_after_fork_ram)
+{
+	write_after_fork(_metadata, &self->gpu, self->gpu.mem, false, true);
+}
+
+/* The GPU of a child stores: the parent must not see it. */
+TEST_F(fixes, store_of_child)
+{
+	struct gpu *g = &self->gpu;
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		struct gpu own = { .drm = -1 };
+
+		_exit(!open_gpu(&own) || gpu_store(&own, g->mem + PAGE, 4711) ||
+		      word(g->mem + PAGE) != 4711);
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/* The CPU of a child writes while pages are shared: the GPU of the parent still has its own. */
+TEST_F(fixes, store_after_child)
+{
+	struct gpu *g = &self->gpu;
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		fill(g->mem, NPAGES * PAGE, 3);
+		_exit(!!wrong(g->mem, NPAGES * PAGE, 3));
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(gpu_store(g, g->mem + PAGE, 4711), 0);
+	EXPECT_EQ(word(g->mem + PAGE), 4711);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 1);
+}
+
+/* One prefetch moves memory that was shared with a child, although its entries are read-only. */
+static void prefetch_after_fork(struct __test_metadata *_metadata, struct gpu *g, char *mem,
+				size_t size, unsigned int seed)
+{
+	EXPECT_EQ(in_child(mem, size, seed), 0);
+	ASSERT_EQ(to_vram(g, mem, size), 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	EXPECT_EQ(wrong(mem, size, seed), 0);
+}
+
+TEST_F(fixes, prefetch_after_fork)
+{
+	prefetch_after_fork(_metadata, &self->gpu, self->gpu.mem, NPAGES * PAGE, 1);
+}
+
+TEST_F(fixes, prefetch_after_fork_huge)
+{
+	prefetch_after_fork(_metadata, &self->gpu, self->huge, HUGE, 2);
+}
+
+/* Runs the batch. Its fault is refused, and the queue is lost. */
+static void refused(struct __test_metadata *_metadata, struct gpu *g)
+{
+	uint64_t before = stats(g->door).faults_refused;
+
+	ASSERT_EQ(start_batch(g), 0);
+	for (int i = 0; i < 1000 && stats(g->door).faults_refused == before; i++)
+		pause_ms(10);
+	EXPECT_EQ(stats(g->door).faults_refused, before + 1);
+	EXPECT_NE(*g->fence, FENCE);
+	ASSERT_TRUE(open_queue(g));
+}
+
+/* A half of a range is read-only: a write into it must not go through, only one beside it. */
 TEST_F(fixes, store_to_read_only)
 {
 	struct gpu *g = &self->gpu;
@@ -837,24 +930,101 @@ TEST_F(fixes, store_to_read_only)
 	ASSERT_EQ(mprotect(half, HUGE / 2, PROT_READ), 0);
 	EXPECT_EQ(gpu_store(g, self->huge, pattern(0, 2)), 0);
 	emit_store(g, half, 4711);
-	ASSERT_EQ(start_batch(g), 0);
-	pause_ms(1000);
-	EXPECT_EQ(*(volatile uint32_t *)half, pattern(HUGE / 2 / 4, 2));
+	refused(_metadata, g);
+	EXPECT_EQ(word(half), pattern(HUGE / 2 / 4, 2));
+	EXPECT_EQ(gpu_store(g, self->huge + PAGE, 4711), 0);
+	EXPECT_EQ(word(self->huge + PAGE), 4711);
 }
 
-/* A half of a range has become inaccessible: a store into the other half works. */
-TEST_F_TIMEOUT(fixes, store_beside_inaccessible, 60)
+TEST_F(fixes, atomic_beside_read_only)
 {
 	struct gpu *g = &self->gpu;
-	char *half = self->huge + HUGE / 2;
 
-	ASSERT_EQ(gpu_store(g, self->huge, 1), 0);
-	ASSERT_EQ(mprotect(half, HUGE / 2, PROT_NONE), 0);
-	emit_store(g, self->huge + PAGE, 4711);
+	ASSERT_EQ(to_vram(g, self->huge, HUGE), 0);
+	ASSERT_EQ(mprotect(self->huge + HUGE / 2, HUGE / 2, PROT_READ), 0);
+	EXPECT_EQ(gpu_increment(g, self->huge), 0);
+	EXPECT_EQ(word(self->huge), pattern(0, 2) + 1);
+}
+
+/* mprotect() to read-only and back leaves read-only entries: the GPU may write. */
+TEST_F(fixes, store_after_read_only)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(to_vram(g, self->huge, HUGE), 0);
+	ASSERT_EQ(mprotect(self->huge, HUGE, PROT_READ), 0);
+	ASSERT_EQ(mprotect(self->huge, HUGE, PROT_READ | PROT_WRITE), 0);
+	EXPECT_EQ(gpu_store(g, self->huge + PAGE, 4711), 0);
+	EXPECT_EQ(word(self->huge + PAGE), 4711);
+	EXPECT_EQ(wrong(self->huge, HUGE, 2), 1);
+	/* It can go to VRAM again, and stays writable there. */
+	ASSERT_EQ(to_vram(g, self->huge, HUGE), 0);
+	EXPECT_EQ(gpu_store(g, self->huge + PAGE, pattern(PAGE / 4, 2)), 0);
+	EXPECT_EQ(pages_in_vram(self->huge, HUGE / PAGE), HUGE / PAGE);
+	EXPECT_EQ(wrong(self->huge, HUGE, 2), 0);
+}
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102
+#define MADV_GUARD_REMOVE	103
+#endif
+#define GUARD			-1	/* in place of a protection */
+
+static int protect(char *mem, size_t size, int prot)
+{
+	return prot == GUARD ? madvise(mem, size, MADV_GUARD_INSTALL) : mprotect(mem, size, prot);
+}
+
+/*
+ * From the middle of a range on, pages cannot be mapped, or not for writing. A store beside them
+ * works, and no fault is retried for ever with the lock that VM_BIND needs.
+ */
+static void store_beside(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size,
+			 int prot)
+{
+	char *part = mem + HUGE / 2, *behind = part + size;
+	int rc;
+
+	ASSERT_EQ(gpu_store(g, mem, 1), 0);
+	ASSERT_EQ(protect(part, size, prot), 0);
+	emit_store(g, part - PAGE, 4711);
 	ASSERT_EQ(start_batch(g), 0);
-	EXPECT_EQ(wait_fence(g, g->fence, 10), 0);
-	EXPECT_EQ(((uint32_t *)self->huge)[PAGE / 4], 4711);
-	ASSERT_EQ(mprotect(half, HUGE / 2, PROT_READ | PROT_WRITE), 0);
+	rc = wait_fence(g, g->fence, 10);
+	if (rc) {		/* end the retries */
+		madvise(part, size, MADV_GUARD_REMOVE);
+		mprotect(part, size, PROT_READ | PROT_WRITE);
+	}
+	ASSERT_EQ(rc, 0);
+	EXPECT_EQ(word(part - PAGE), 4711);
+	if (behind < mem + HUGE) {
+		EXPECT_EQ(gpu_store(g, behind, 4712), 0);
+		EXPECT_EQ(word(behind), 4712);
+	}
+	emit_store(g, part, 4713);
+	refused(_metadata, g);
+	EXPECT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	EXPECT_EQ(gpu_store(g, mem + PAGE, 4714), 0);
+	EXPECT_EQ(word(mem + PAGE), 4714);
+}
+
+TEST_F_TIMEOUT(fixes, store_beside_inaccessible, 60)
+{
+	store_beside(_metadata, &self->gpu, self->huge, HUGE / 2, PROT_NONE);
+}
+
+TEST_F_TIMEOUT(fixes, store_beside_inaccessible_page, 60)
+{
+	store_beside(_metadata, &self->gpu, self->huge, PAGE, PROT_NONE);
+}
+
+TEST_F_TIMEOUT(fixes, store_beside_read_only, 60)
+{
+	store_beside(_metadata, &self->gpu, self->huge, HUGE / 2, PROT_READ);
+}
+
+TEST_F_TIMEOUT(fixes, store_beside_guard, 60)
+{
+	store_beside(_metadata, &self->gpu, self->huge, PAGE, GUARD);
 }
 
 /*
@@ -879,6 +1049,170 @@ TEST_F_TIMEOUT(fixes, unbind_with_pages, 60)
 		EXPECT_EQ(wrong(self->huge, HUGE, 2), 0);
 		ASSERT_TRUE(driver(self->bdf, "bind"));
 	}
+}
+
+/* A process ends with an address space of a GPU that has been unbound meanwhile. */
+static void exit_unbound(struct __test_metadata *_metadata, FIXTURE_DATA(fixes) *self, bool busy)
+{
+	int ready[2], go[2], status = -1;
+	char c = 0;
+	pid_t child;
+
+	close_drm(&self->gpu);
+	ASSERT_EQ(pipe(ready), 0);
+	ASSERT_EQ(pipe(go), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		struct gpu own = { .drm = -1 };
+
+		close(go[1]);
+		c = open_gpu(&own) && !gpu_store(&own, own.mem, pattern(0, 1));
+		if (write(ready[1], &c, 1) != 1)
+			_exit(2);
+		while (busy) {
+			char *mem = map(HUGE, MADV_NOHUGEPAGE);
+
+			emit_store(&own, mem, 1);
+			if (start_batch(&own) || wait_fence(&own, own.fence, 3))
+				break;
+			munmap(mem, HUGE / 2);
+			munmap(mem + HUGE / 2, HUGE / 2);
+		}
+		_exit(read(go[0], &c, 1) != 1 || wrong(own.mem, NPAGES * PAGE, 1));
+	}
+	ASSERT_EQ(read(ready[0], &c, 1), 1);
+	EXPECT_EQ(c, 1);
+	if (busy)
+		pause_ms(300);
+	ASSERT_TRUE(driver(self->bdf, "unbind"));
+	ASSERT_EQ(write(go[1], "", 1), 1);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+	ASSERT_TRUE(driver(self->bdf, "bind"));
+}
+
+TEST_F_TIMEOUT(fixes, unbind_exit, 60)
+{
+	exit_unbound(_metadata, self, false);
+}
+
+/* The process maps, uses and unmaps memory when the driver is unbound. */
+TEST_F_TIMEOUT(fixes, unbind_busy, 90)
+{
+	exit_unbound(_metadata, self, true);
+}
+
+/* The driver is unbound while a process has an address space with memory in VRAM. */
+TEST_F_TIMEOUT(fixes, unbind_in_use, 60)
+{
+	struct gpu *g = &self->gpu;
+
+	ASSERT_EQ(gpu_store(g, g->mem, pattern(0, 1)), 0);
+	ASSERT_EQ(gpu_store(g, self->huge, pattern(0, 2)), 0);
+	ASSERT_TRUE(driver(self->bdf, "unbind"));
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_EQ(wrong(self->huge, HUGE, 2), 0);
+	/* The kernel must not use what unbinding has freed. */
+	ASSERT_EQ(munmap(g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(munmap(self->huge, HUGE / 2), 0);
+	close_drm(g);
+	pause_ms(500);
+	ASSERT_TRUE(driver(self->bdf, "bind"));
+}
+
+/* The same with memory that the process has given to the driver, at another address. */
+TEST_F_TIMEOUT(fixes, unbind_userptr, 60)
+{
+	struct gpu *g = &self->gpu;
+	char *at = map(HUGE, MADV_NOHUGEPAGE);
+	uint64_t fence __attribute__((aligned(8))) = 0;
+	struct drm_xe_sync s = { .flags = DRM_XE_SYNC_FLAG_SIGNAL,
+				 .type = DRM_XE_SYNC_TYPE_USER_FENCE,
+				 .addr = (uintptr_t)&fence,
+				 .timeline_value = FENCE };
+	struct drm_xe_vm_bind b = {
+		.vm_id = g->vm, .num_binds = 1, .num_syncs = 1, .syncs = (uintptr_t)&s,
+		.bind = { .pat_index = PAT_COHERENT, .range = HUGE, .addr = (uintptr_t)at,
+			  .userptr = (uintptr_t)self->huge, .op = DRM_XE_VM_BIND_OP_MAP_USERPTR,
+			  .flags = DRM_XE_VM_BIND_FLAG_IMMEDIATE },
+	};
+
+	ASSERT_NE(at, MAP_FAILED);
+	ASSERT_EQ(ioctl(g->drm, DRM_IOCTL_XE_VM_BIND, &b), 0);
+	ASSERT_EQ(wait_fence(g, &fence, SECONDS), 0);
+	ASSERT_EQ(gpu_store(g, at + PAGE, 4711), 0);
+	EXPECT_EQ(word(self->huge + PAGE), 4711);
+	ASSERT_TRUE(driver(self->bdf, "unbind"));
+	EXPECT_EQ(wrong(self->huge, HUGE, 2), 1);
+	ASSERT_EQ(munmap(self->huge, HUGE), 0);
+	close_drm(g);
+	pause_ms(500);
+	ASSERT_TRUE(driver(self->bdf, "bind"));
+}
+
+/* ---- copies that fail ---- */
+
+FIXTURE(copy)
+{
+	struct gpu gpu;
+	char bdf[BDF_SIZE];
+};
+
+FIXTURE_SETUP(copy)
+{
+	ASSERT_TRUE(gpu_bdf(self->bdf));
+	ASSERT_TRUE(open_gpu(&self->gpu));
+}
+
+/* The driver has given up the GPU. Memory in VRAM could not leave it now. */
+FIXTURE_TEARDOWN(copy)
+{
+	reset_door(&self->gpu);
+	munmap(self->gpu.mem, NPAGES * PAGE);
+	close_drm(&self->gpu);
+	EXPECT_TRUE(driver(self->bdf, "unbind"));
+	EXPECT_TRUE(driver(self->bdf, "bind"));
+}
+
+static void *move_all(void *arg)
+{
+	struct gpu *g = arg;
+
+	to_vram(g, g->mem, NPAGES * PAGE);
+	return NULL;
+}
+
+/* A copy to VRAM fails: the process still has its data. */
+TEST_F_TIMEOUT(copy, there_fails, 120)
+{
+	struct gpu *g = &self->gpu;
+	pthread_t thread;
+
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move_all, g), 0);
+	pthread_join(thread, NULL);
+	put(g->door, DOOR_HOLD, 0);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+}
+
+/* A copy back fails: the CPU gets SIGBUS or the data, but no other data. */
+TEST_F_TIMEOUT(copy, back_fails, 120)
+{
+	struct gpu *g = &self->gpu;
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(to_vram(g, g->mem, PAGE), 0);
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child) {
+		put(g->door, DOOR_HOLD, 1);
+		_exit(word(g->mem) != pattern(0, 1));
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	put(g->door, DOOR_HOLD, 0);
+	EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
 }
 
 TEST_HARNESS_MAIN

@@ -14,6 +14,7 @@
 
 #define BDF_SIZE	32
 #define PAT		2		/* cached */
+#define PAT_COHERENT	1
 #define FENCE		0x600dUL
 #define BATCH_SIZE	65536
 #define FENCE_AT	32768
@@ -122,9 +123,14 @@ static inline bool open_files(struct gpu *self)
 	struct drm_xe_query_engines *e = (void *)room;
 	struct drm_xe_query_mem_regions *r = (void *)room;
 	char bdf[BDF_SIZE], path[96];
+	glob_t found;
 	int fd;
 
-	self->drm = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+	/* A device that was unbound while it was open has another number. */
+	if (glob("/dev/dri/renderD*", 0, NULL, &found))
+		return false;
+	self->drm = open(found.gl_pathv[0], O_RDWR | O_CLOEXEC);
+	globfree(&found);
 	if (self->drm < 0 || !query(self, DRM_XE_DEVICE_QUERY_ENGINES, e, sizeof(room)))
 		return false;
 	for (uint32_t i = 0; i < e->num_engines; i++)
@@ -147,24 +153,32 @@ static inline bool open_files(struct gpu *self)
 	return self->door != MAP_FAILED;
 }
 
+/* A batch whose fault is refused takes its queue with it. */
+static inline bool open_queue(struct gpu *self)
+{
+	struct drm_xe_exec_queue_create q = { .width = 1,
+					      .num_placements = 1,
+					      .vm_id = self->vm,
+					      .instances = (uintptr_t)&self->engine };
+
+	if (ioctl(self->drm, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &q))
+		return false;
+	self->queue = q.exec_queue_id;
+	return true;
+}
+
 /* An address space of the GPU that mirrors this process, and a queue in it. */
 static inline bool open_vm(struct gpu *self)
 {
 	struct drm_xe_vm_create v = { .flags = DRM_XE_VM_CREATE_FLAG_LR_MODE |
 					       DRM_XE_VM_CREATE_FLAG_FAULT_MODE };
-	struct drm_xe_exec_queue_create q = { .width = 1,
-					      .num_placements = 1,
-					      .instances = (uintptr_t)&self->engine };
 
 	if (ioctl(self->drm, DRM_IOCTL_XE_VM_CREATE, &v))
 		return false;
-	self->vm = q.vm_id = v.vm_id;
-	if (vm_bind(self, DRM_XE_VM_BIND_OP_MAP, DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR, 0,
-		    1UL << 47, 0) ||
-	    ioctl(self->drm, DRM_IOCTL_XE_EXEC_QUEUE_CREATE, &q))
-		return false;
-	self->queue = q.exec_queue_id;
-	return true;
+	self->vm = v.vm_id;
+	return !vm_bind(self, DRM_XE_VM_BIND_OP_MAP, DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR, 0,
+			1UL << 47, 0) &&
+	       open_queue(self);
 }
 
 static inline bool open_gpu(struct gpu *self)
@@ -335,13 +349,18 @@ static inline size_t compare(struct gpu *self)
 	return found;
 }
 
+/* A test that failed may have left settings behind. */
+static inline void reset_door(struct gpu *self)
+{
+	for (unsigned int at = DOOR_HOLD; at <= DOOR_LATE; at += 4)
+		put(self->door, at, 0);
+}
+
 static inline void close_gpu(struct __test_metadata *_metadata, struct gpu *self)
 {
 	struct stats s;
 
-	/* A test that failed may have left settings behind. */
-	for (unsigned int at = DOOR_HOLD; at <= DOOR_LATE; at += 4)
-		put(self->door, at, 0);
+	reset_door(self);
 	if (self->drm >= 0)
 		EXPECT_EQ(compare(self), 0);
 	/* The driver is idle: no TLB may hold an entry that the page tables no longer have. */

@@ -153,6 +153,7 @@ struct context {
 	u64 root;		/* of its page tables */
 	u32 asid;
 	u32 depth;		/* 0: it is in the ring */
+	u32 began;		/* head, where the ring starts the batch */
 	struct { u64 at; bool ppgtt; } batch[4];
 	u64 done;		/* bytes of the current copy */
 	bool let;		/* the current copy is not held */

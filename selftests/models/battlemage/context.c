@@ -56,7 +56,8 @@ void context_save(struct gpu *g, struct context *c)
 	time += 1000;		/* the driver only wants to see progress */
 	image_set(g, c, TIMESTAMP, time);
 	image_set(g, c, TIMESTAMP_HIGH, time >> 32);
-	image_set(g, c, RING_HEAD, c->head);
+	/* The image has no place for a batch: after a reset it begins again. */
+	image_set(g, c, RING_HEAD, c->depth ? c->began : c->head);
 }
 
 struct context *context_of(struct gpu *g, u32 asid)

@@ -207,6 +207,8 @@ static enum step start_batch(struct context *c, const u32 *dw, u32 n)
 	if (!c->depth || dw[0] & SECOND_LEVEL) {
 		if (c->depth == ARRAY_SIZE(c->batch) - 1)
 			return STOP;
+		if (!c->depth)
+			c->began = c->head;
 		advance(c, n);
 		c->depth++;
 	}

@@ -15,7 +15,8 @@
 /* Set the parameters of the driver: each test does this first. */
 static bool params(const char *timeslice_ms, const char *visible)
 {
-	return write_file(PARAMS "p2p", "Y") && write_file(PARAMS "timeslice_ms", timeslice_ms) &&
+	return write_file(PARAMS "p2p", "Y") && write_file(PARAMS "strangers", "N") &&
+	       write_file(PARAMS "timeslice_ms", timeslice_ms) &&
 	       write_file(PARAMS "visible", visible);
 }
 
@@ -256,6 +257,42 @@ TEST_F_TIMEOUT(pagemap, to_other_device, 120)
 	EXPECT_TRUE(filled(self->buf + 6 * PAGE, 6 * PAGE, 10 * PAGE, 1));
 	EXPECT_EQ(how(self, self->imp[0], mem + 5 * PAGE), EDU_HMM_NONE);
 	EXPECT_TRUE(filled(mem + 5 * PAGE, 0, PAGE, 2));
+}
+
+/*
+ * A device of another driver works with the memory, where it is if the device reaches it. A device
+ * that does not know its own pages gets them in RAM, not in its BAR.
+ */
+TEST_F_TIMEOUT(pagemap, other_driver, 120)
+{
+	const char *verdict = getenv("HMM_P2P_VERDICT");
+	struct hmm_dmirror_p2p_stats before, after;
+	char *mem = chunk(self);
+	bool stays;
+
+	if (self->nexp < 2)
+		SKIP(return, "one exporter");
+	/* The exporters are as far from each other as an importer is from one of them. */
+	stays = verdict && !strstr(verdict, "none");
+	ASSERT_TRUE(params("0", ALL));
+	ASSERT_TRUE(export_pages(self->exp[0], mem, CHUNK, 1));
+	before = exp_stats(self->exp[0]);
+	ASSERT_TRUE(write_file(PARAMS "strangers", "Y"));
+	EXPECT_EQ(mirror(self->exp[1], HMM_DMIRROR_READ, mem, self->buf, CHUNK), CHUNK);
+	EXPECT_TRUE(filled(self->buf, 0, CHUNK * PAGE, 1));
+	fill(self->buf, CHUNK * PAGE, 2);
+	EXPECT_EQ(mirror(self->exp[1], HMM_DMIRROR_WRITE, mem, self->buf, CHUNK), CHUNK);
+	after = exp_stats(self->exp[0]);
+	EXPECT_EQ(after.migrated - before.migrated, stays ? 0 : CHUNK);
+	EXPECT_EQ(live(self, 0), stays ? CHUNK : 0);
+
+	EXPECT_EQ(mirror(self->exp[0], HMM_DMIRROR_READ, mem, self->buf, CHUNK), CHUNK);
+	EXPECT_EQ(live(self, 0), 0);
+	ASSERT_TRUE(write_file(PARAMS "strangers", "N"));
+	EXPECT_TRUE(filled(self->buf, 0, CHUNK * PAGE, 2));
+	EXPECT_TRUE(filled(mem, 0, CHUNK * PAGE, 2));
+	if (stays)
+		EXPECT_GT(exp_stats(self->exp[0]).flushes, before.flushes);
 }
 
 /* The driver is unbound while the peer writes to a page. It is evicted with the data. */

@@ -35,6 +35,7 @@ struct gpu {
 	uint32_t *batch, *end;		/* the next batch, and where its next command is */
 	volatile uint64_t *fence;	/* behind the batch */
 	char *mem;			/* NPAGES, in small pages */
+	uint64_t peer, peer_end;	/* the BAR of another GPU that may be mapped, or 0 */
 };
 
 static inline struct stats stats(volatile uint8_t *door)
@@ -297,10 +298,14 @@ static inline uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)
 }
 
 /* Does this page of the GPU's page tables differ from the entry that the process has? */
-static inline bool differs(uint64_t e, uint32_t flags, uint64_t addr, uint64_t *distance)
+static inline bool differs(struct gpu *self, uint64_t e, uint32_t flags, uint64_t addr,
+			   uint64_t *distance)
 {
 	uint64_t pfn = e >> 63 ? e & ((1UL << 55) - 1) : e << 9 >> 14;
 
+	/* A BAR takes no atomics. */
+	if (!(flags & DOOR_LOCAL) && addr >= self->peer && addr < self->peer_end)
+		return !device_private(e) || flags & DOOR_ATOMIC;
 	if (!(flags & DOOR_LOCAL)) {
 		/* Present. An IOMMU has other addresses. */
 		if (!(e >> 63) || (access("/sys/class/iommu/dmar0", F_OK) && pfn != addr / PAGE))
@@ -339,7 +344,7 @@ static inline size_t compare(struct gpu *self)
 		if (n > ARRAY_SIZE(e) || !pagemap(va, n, e))
 			return ~0UL;
 		for (size_t i = 0; i < n; i++, va += PAGE, addr += PAGE) {
-			if (!differs(e[i], flags, addr, &distance))
+			if (!differs(self, e[i], flags, addr, &distance))
 				continue;
 			if (!found++)
 				printf("# GPU: %#lx leads to %s %#lx (%#x); the process has %#lx\n",

@@ -28,8 +28,12 @@ const struct stats *stats(struct gpu *g);
 
 /* ---- memory.c: VRAM, system memory, GGTT ---- */
 
-/* Memory at a physical address. NULL: none is there, and the error has been counted. */
+/*
+ * Memory at a physical address. NULL: none is there, and the error has been counted. It may be in
+ * the BAR of another model: then it is a copy, and memory_written() sends what was written to it.
+ */
 u8 *memory(struct gpu *g, bool local, u64 addr, u64 *room, bool write);
+void memory_written(struct gpu *g, const u8 *at, u64 len);
 /* Copies from or to GGTT addresses. False: one of them has no memory. */
 bool ggtt_copy(struct gpu *g, u64 at, void *buf, u64 len, bool write);
 u32 ggtt_read(struct gpu *g, u64 at);
@@ -201,6 +205,7 @@ void door_set(struct vfio_user *v, u32 at, u32 val);
 struct options {
 	u64 vram, bar;
 	bool posted;		/* a peer's writes to VRAM are queued until VRAM is read */
+	const char *peer;	/* the socket of a model with a BAR that this device accesses */
 };
 
 int gpu_init(struct gpu *g, const struct options *o);
@@ -240,6 +245,9 @@ struct gpu {
 	struct posted_write posted[4096];
 	u32 nposted;
 	u8 *filled;		/* bits: pages of VRAM that the copy engine has written */
+
+	struct peer peer;
+	struct { u64 addr; u8 data[PEER_MAX]; } far[2];	/* read from the peer, written to it */
 
 	/* the back door */
 	u32 asid, status;

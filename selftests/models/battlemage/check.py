@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -502,6 +503,29 @@ def case_peer(new, random):
         assert access(at + DATA, 4)[0] == 0, "memory is not decoded"
         d.write(CONFIG, 4, struct.pack("<H", 6))
         verdict(d)
+
+
+def case_asks(new, random):
+    """The device accesses the BAR of another model, but for atomics"""
+    at, bar = 0x250000000, bytearray(random.randbytes(0x3000))
+    for atomic in False, True:
+        with tempfile.TemporaryDirectory() as folder:
+            end = client.PeerEnd(folder + "/peer")
+            threading.Thread(target=end.answer, args=(at, bar), daemon=True).start()
+            d = new("-r", folder + "/peer")
+            d.pte(VA, DATA | P | W | DM)
+            for i in range(2):
+                d.pte(VA + (i + 1) * 0x1000, at + 0x1000 * (i + 1) | P | W | AE)
+            if atomic:
+                d.run(1, 0x2F << 23 | 5 << 8 | 1, (VA + 0x1000) & 0xffffffff, VA >> 32)
+                verdict(d, 1, violations=1)
+                continue
+            want = bytes(bar)
+            d.run(1, *copy(VA + 8, VA + 0x1008, 0xF00))
+            assert d.read(VRAM, DATA + 8, 0xF00) == want[0x1008:0x1F08], "it reads something else"
+            d.run(1, *copy(VA + 0x1FF0, VA + 8, 0x20), *store(VA + 0x2100, 77))
+            assert bar == want[:0x1FF0] + want[0x1008:0x1028] + want[0x2010:0x2100] + struct.pack("<I", 77) + want[0x2104:], "it writes something else"
+            verdict(d, peer_bytes_written=0x24)
 
 
 def case_gone(new, random):

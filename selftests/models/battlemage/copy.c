@@ -65,6 +65,7 @@ static enum step move(struct gpu *g, struct context *c, struct area dst, const s
 			memmove(to, from, n);
 		else
 			memset(to, value, n);
+		memory_written(g, to, n);
 		if (from)
 			vram_filled(g, to, n);
 		c->done += n;

@@ -43,7 +43,7 @@ enum {
 	X(register_reads) X(register_writes) X(vram_reads) X(vram_writes) X(vram_queued) \
 	X(interrupts) X(requests) X(events) X(commands) X(copies) X(copied_bytes) X(fills) \
 	X(faults) X(faults_refused) X(dead_contexts) X(invalidations) X(stale_uses) \
-	X(dma_maps) X(dma_regions)
+	X(dma_maps) X(dma_regions) X(peer_bytes_read) X(peer_bytes_written)
 /* These must be 0 in the end. */
 #define DOOR_FAILURES(X) \
 	X(unknown_registers) X(unknown_commands) X(unknown_requests) X(ggtt_faults) \

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: battlemage [-b MIB] [-l SOCKET] [-m MIB] [-p] [-v] SOCKET\n"
+	"usage: battlemage [-b MIB] [-l SOCKET] [-m MIB] [-p] [-r SOCKET] [-v] SOCKET\n"
 	"\n"
 	"Waits for QEMU (-device vfio-user-pci) on this Unix socket and is a Battlemage for it.\n"
 	"  -b  size of BAR 2 in MiB, a power of two from 256 to 16384 (that of the VRAM)\n"
@@ -13,6 +13,7 @@ static const char usage[] =
 	"  -m  size of the VRAM in MiB, a multiple of 1024 up to 16384 (1024)\n"
 	"  -p  a peer's writes to BAR 2 are queued until BAR 2 is read. QEMU then passes each\n"
 	"      access to BAR 2 to the model, which is slow; else it maps BAR 2\n"
+	"  -r  accesses to addresses outside of RAM are requests to the model at this socket\n"
 	"  -v  prints each copy, invalidation, fault, and change of the DMA map\n"
 	"\n"
 	"Ends with its client and prints its counters. exit: 0; 1 if the driver broke a rule\n"
@@ -34,7 +35,7 @@ int main(int argc, char **argv)
 	bool verbose = false;
 	int opt, rc;
 
-	while ((opt = getopt(argc, argv, "b:l:m:pv")) != -1) {
+	while ((opt = getopt(argc, argv, "b:l:m:pr:v")) != -1) {
 		switch (opt) {
 		case 'b':
 			o.bar = strtoull(optarg, NULL, 10) << 20;
@@ -51,6 +52,9 @@ int main(int argc, char **argv)
 			break;
 		case 'p':
 			o.posted = true;
+			break;
+		case 'r':
+			o.peer = optarg;
 			break;
 		case 'v':
 			verbose = true;

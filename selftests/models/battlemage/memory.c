@@ -9,9 +9,38 @@
 
 #define ADDRESS 0xffffffffff000ULL
 
+/* A copy of what is in the BAR of the peer, up to the end of the page. */
+static u8 *far_memory(struct gpu *g, u64 addr, u64 *room, bool write)
+{
+	u64 off = addr & (PEER_MAX - 1);
+	u8 *p = g->far[write].data + off;
+
+	*room = min(peer_access(&g->peer, addr, NULL, 0, false), PEER_MAX - off);
+	if (!*room)
+		return NULL;
+	g->far[write].addr = addr - off;
+	if (write)
+		return p;
+	g->stats.peer_bytes_read += *room;
+	return peer_access(&g->peer, addr, p, *room, false) >= *room ? p : NULL;
+}
+
+void memory_written(struct gpu *g, const u8 *at, u64 len)
+{
+	u64 off = at - g->far[1].data;
+
+	if (at < g->far[1].data || off >= PEER_MAX)
+		return;
+	g->stats.peer_bytes_written += len;
+	if (peer_access(&g->peer, g->far[1].addr + off, (void *)at, len, true) < len)
+		note(g, "the peer does not take a write to %#lx", g->far[1].addr + off);
+}
+
 u8 *memory(struct gpu *g, bool local, u64 addr, u64 *room, bool write)
 {
 	const struct dma_region *r;
+	bool master;
+	u8 *p;
 
 	if (local) {
 		if (addr < g->opt.vram) {
@@ -21,8 +50,12 @@ u8 *memory(struct gpu *g, bool local, u64 addr, u64 *room, bool write)
 		violation(g, "VRAM ends below %#lx", addr);
 		return NULL;
 	}
-	r = g->dev.config[PCI_COMMAND] & PCI_MASTER ? dma_region(&g->dev.dma, addr, write) : NULL;
+	master = g->dev.config[PCI_COMMAND] & PCI_MASTER;
+	r = master ? dma_region(&g->dev.dma, addr, write) : NULL;
 	if (!r) {
+		p = master ? far_memory(g, addr, room, write) : NULL;
+		if (p)
+			return p;
 		if (!g->stats.iommu_faults++)
 			note(g, "IOMMU fault: %s of %#lx", write ? "write" : "read", addr);
 		return NULL;
@@ -46,10 +79,12 @@ bool ggtt_copy(struct gpu *g, u64 at, void *buf, u64 len, bool write)
 		p = memory(g, e & 2, (e & ADDRESS) + (at & 4095), &room, write);
 		if (!p || room < n)
 			return false;
-		if (write)
+		if (write) {
 			memcpy(p, (u8 *)buf + done, n);
-		else
+			memory_written(g, p, n);
+		} else {
 			memcpy((u8 *)buf + done, p, n);
+		}
 	}
 	return true;
 }

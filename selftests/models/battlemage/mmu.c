@@ -181,6 +181,8 @@ u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *r
 		f->reason = NOT_PRESENT;
 		return NULL;
 	}
+	if (how == ATOMIC && p >= g->far[1].data && p < g->far[1].data + PEER_MAX)
+		violation(g, "an atomic operation in the BAR of a peer: %#lx", xlat_addr(&x) + off);
 	/* By pages: an entry is for a page, also that of a larger one. */
 	*room = min(*room, min(size - off, 4096 - (va & 4095)));
 	t = slot(g, c->asid, va >> 12);
@@ -203,10 +205,12 @@ bool mmu_copy(struct gpu *g, struct context *c, u64 va, void *buf, u64 len, bool
 		if (!p)
 			return false;
 		n = min(n, len - done);
-		if (write)
+		if (write) {
 			memcpy(p, (u8 *)buf + done, n);
-		else
+			memory_written(g, p, n);
+		} else {
 			memcpy((u8 *)buf + done, p, n);
+		}
 	}
 	return true;
 }

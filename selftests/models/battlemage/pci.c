@@ -169,6 +169,7 @@ int gpu_init(struct gpu *g, const struct options *o)
 {
 	memset(g, 0, sizeof(*g));
 	g->opt = *o;
+	g->peer.path = o->peer;
 	g->dev = (struct vfio_user){
 		.name = "battlemage",
 		.ops = &ops,
@@ -202,6 +203,7 @@ int gpu_init(struct gpu *g, const struct options *o)
 void gpu_free(struct gpu *g)
 {
 	vfio_user_free(&g->dev);
+	peer_free(&g->peer);
 	munmap(g->bar0, BAR0_SIZE);
 	munmap(g->vram, max(g->opt.vram, g->opt.bar));
 	close(g->bar0_file);

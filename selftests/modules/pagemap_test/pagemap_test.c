@@ -44,6 +44,10 @@ static ulong visible = ULONG_MAX;
 module_param(visible, ulong, 0644);
 MODULE_PARM_DESC(visible, "How many pages of VRAM the peers reach (default: all).");
 
+static bool strangers;
+module_param(strangers, bool, 0644);
+MODULE_PARM_DESC(strangers, "Devices take all pages of VRAM for those of other drivers.");
+
 /**
  * struct vram - a device
  * @drm: its DRM device
@@ -413,7 +417,10 @@ static long vram_access(struct vram_file *f, struct drm_gpusvm_range *range,
 			dma_addr_t dma = addr->addr + (k << PAGE_SHIFT);
 
 			if (addr->proto != VRAM_LOCAL) {
-				void *ram = ram_addr(f->vram->drm.dev, dma);
+				/* In QEMU a bus address is physical. No IOMMU sees it. */
+				void *ram = addr->proto == DRM_INTERCONNECT_P2P_BUS ?
+						    phys_to_virt(dma) :
+						    ram_addr(f->vram->drm.dev, dma);
 
 				memcpy(ctx->read_only ? buf : ram, ctx->read_only ? ram : buf,
 				       PAGE_SIZE);
@@ -466,7 +473,8 @@ static int vram_command(struct vram_file *f, unsigned int command, struct hmm_dm
 {
 	unsigned long addr = cmd->addr, end = addr + (cmd->npages << PAGE_SHIFT);
 	struct drm_gpusvm_ctx ctx = {
-		.device_private_page_owner = &vram_owner,
+		.device_private_page_owner = READ_ONCE(strangers) ? NULL : &vram_owner,
+		.allow_p2p = READ_ONCE(strangers),
 		.timeslice_ms = READ_ONCE(timeslice_ms),
 		.read_only = command != HMM_DMIRROR_WRITE,
 		.devmem_possible = true,

@@ -43,10 +43,10 @@ mutants-sample: tree ## the same as mutants, for N random places in lines that t
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions
-	@scripts/bench.sh
+	@scripts/bench.py
 
 bench-compare: ## compare the last `make bench` with the one before, or with FILE=raw.json
-	@scripts/bench.sh --compare $(FILE)
+	@scripts/bench.py compare $(FILE)
 
 # -k: also run the tests if mutants survive.
 soak: names ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)

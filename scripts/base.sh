@@ -30,10 +30,7 @@ flock -n 8 || {
 	step "base: waiting for another run that fetches the base"
 	flock 8
 }
-tmp=
-trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+scratch "$CACHE"
 
 # import TARBALL: unpack it in the cache. The result appears there when it is complete.
 import() {
@@ -42,7 +39,6 @@ import() {
 	sum=$(sha256sum "$1" | cut -d ' ' -f 1)
 	[ "$sum" = "$sha256" ] ||
 		die "$1: its checksum is $sum, but patches/BASE has $sha256: remove the file, or name the right one"
-	[ -n "$tmp" ] || tmp=$(mktemp -d "$CACHE/import.XXXXXX")
 	kgit "$tmp" init -q --bare import.git
 	"$TOP/scripts/tar-to-git.py" "$1" "$version" |
 		kgit "$tmp/import.git" fast-import --quiet | sed 's/^progress/  imported/' >&2
@@ -51,55 +47,15 @@ import() {
 	mv "$tmp/import.git" "$CACHE/$commit.git"
 }
 
-# fetch_package SOURCE...: download the package from the first apt source that has this version, to $tmp/*.deb. apt uses a
-# configuration of its own, because the machine's sources need not have these suites.
-fetch_package() {
-	local line apt=$tmp/apt keyring
-	command -v apt-get >/dev/null || return 1
-	for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
-		[ ! -e "$keyring" ] || break
-	done
-	[ -n "$keyring" ] || die "install debian-archive-keyring: the base package is verified with it"
-	for line; do
-		step "base: looking for $package $package_version in $line"
-		rm -rf "$apt"
-		mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
-		# The index may have expired. The checksum in patches/BASE decides whether the package is right.
-		printf 'deb [arch=amd64 signed-by=%s check-valid-until=no] %s main\n' "$keyring" "$line" >"$apt/sources.list"
-		: >"$apt/status"
-		local opts=(-q
-			-o Dir::State="$apt/state" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache"
-			-o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-			-o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-			-o Acquire::Languages=none -o Acquire::Retries=1 -o Acquire::http::Timeout=30
-			-o APT::Architecture=amd64 -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any)
-		apt-get "${opts[@]}" -qq update >"$tmp/apt.log" 2>&1 || {
-			sed -n '/^E:/{p;q}' "$tmp/apt.log" >&2
-			continue
-		}
-		apt-cache "${opts[@]}" madison "$package" 2>/dev/null | grep -F " $package_version " >/dev/null || continue
-		need_space "$CACHE" 2
-		step "base: downloading $package $package_version (160 MB)"
-		(cd "$tmp" && apt-get "${opts[@]}" download "$package=$package_version" >&2) || continue
-		return 0
-	done
-	return 1
-}
-
 fetch() {
-	local mirror suites=() suite url tag
-	tmp=$(mktemp -d "$CACHE/import.XXXXXX")
-	mirror=$(base_field mirror)
-	for suite in $(base_field suites); do
-		suites+=("$mirror $suite")
-	done
-	suites+=("$(base_field snapshot) ${suites[0]##* }")
-	if fetch_package "${suites[@]}"; then
-		step "base: unpacking"
-		dpkg-deb --fsys-tarfile "$tmp"/*.deb | tar -x -C "$tmp" --wildcards './usr/src/linux-source-*.tar.xz'
-		import "$tmp"/usr/src/linux-source-*.tar.xz
+	local suite url tag
+	need_space "$CACHE" 2
+	# The snapshot has the version when the mirror has dropped it. The checksum in patches/BASE decides whether the package is right.
+	for suite in $(base_field suites) snapshot; do
+		"$TOP/scripts/debian-package.sh" --only "$tmp/package" "$suite" "$package=$package_version" || continue
+		import "$tmp"/package/root/usr/src/linux-source-*.tar.xz
 		return
-	fi
+	done
 	read -r url tag <<<"$(base_field git)"
 	step "base: fetching $tag from $url"
 	rm -rf "$tmp/import.git"
@@ -147,8 +103,8 @@ if [ -d "$base/.git" ]; then
 else
 	step "base: checking out build/base"
 	need_space "$BUILD" 8
-	[ -z "$tmp" ] || rm -rf "$tmp"
-	tmp=$(mktemp -d "$BUILD/base.XXXXXX")
+	rm -rf "$tmp"
+	scratch "$BUILD"
 	# With the user's configuration, because safe.directory may be needed to read the tree.
 	git clone -q --template= --no-checkout --no-tags "$repo" "$tmp/base"
 	mkdir -p "$tmp/base/.git/info"

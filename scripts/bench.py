@@ -1,24 +1,44 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Combine and judge the results of the suite cost.
+"""Measure what the patches cost and save, in guest instructions.
 
-usage: bench.py read OUT RUN...      write the counts of the folders RUN to the file OUT
-       bench.py report FILE DIR      write DIR/table.md and DIR/cover.txt, and print the table
-       bench.py judge FILE           print which budgets are kept
-       bench.py compare OLD NEW      print what has changed between two files
+usage: [BOOTS=n] [JOBS=n] bench.py [GROUP...]
+       bench.py compare [OLD [NEW]]    print what has changed between two files raw.json
+       bench.py judge FILE             print which budgets a file raw.json keeps
 
-A count is the median of all boots. The count of a boot is the least of its samples, because an interrupt only adds to it.
-exit: 1 if a budget is exceeded (report, judge), or if a count differs by more than 0.1 % (compare).
+Runs the groups of selftests/programs/hmm-bench.c on the kernels and topologies that
+each group needs. Each combination is booted BOOTS times (default 5), with JOBS
+guests at the same time (default: one per processor).
+
+Writes to results/bench: table.md, cover.txt for the cover letter, raw.json with
+every sample and the QEMU command of each boot, previous.json (raw.json of the run
+before), and runs/ with one folder per boot. compare takes the last two by default.
+
+A count is the median of all boots. The count of a boot is the least of its samples,
+because an interrupt only adds to it. The counts depend on the compiler, but not on
+the load or speed of the host.
+
+exit: 0 all budgets are kept (compare: all counts are equal within 0.1 %); 1 a
+budget is exceeded or a count differs; 2 a run could not start or failed.
 """
 
+import concurrent.futures
 import json
+import os
 import re
+import shutil
 import sys
 from collections import namedtuple
 from pathlib import Path
 from statistics import median
 
-FAIL, USAGE = 1, 2
+from common import FAIL, JOBS, TOP, die, help_or_usage, step, stop_at_signals, vm
+
+OUT = TOP / "results/bench"
+# kernel, topology, group
+RUNS = [("unpatched", "none", "others"), ("normal", "none", "others"), ("unpatched", "switch", "odp"), ("normal", "switch", "odp"),
+        ("unpatched", "root-ports-iommu", "odp"), ("normal", "root-ports-iommu", "odp"), ("normal", "switch", "alias"),
+        ("normal", "switch", "pingpong")]
 
 # The budget of callers that do not ask for aliases, relative to the base. A private page takes up to 12 instructions more, and
 # nothing else in these cases.
@@ -33,21 +53,43 @@ AT_LEAST = {"pte.1": 3, "pte.512": 14, "pmd.512": 40}
 Cost = namedtuple("Cost", "count pages spread numbers")
 
 
-def read(out, folders):
+def measure(groups):
+    """Boot everything, and return the folders of the results."""
+    runs = [(boot, *run) for boot in range(1, int(os.environ.get("BOOTS") or 5) + 1) for run in RUNS if not groups or run[-1] in groups]
+    if not runs:
+        die("nothing to do: no such group")
+    step(f"bench: {len(runs)} boots, QEMU with TCG (no KVM), {JOBS} side by side")
+    shutil.rmtree(OUT / "runs", ignore_errors=True)
+
+    def one(run):
+        folder = OUT / "runs" / "-".join(map(str, run))
+        _, kernel, topology, group = run
+        # One nanosecond is one instruction here. Calibration of the APIC timer would take longer than the rest of the boot, and fail.
+        if vm(folder, "cost", kernel, topology, group, append="noapictimer"):
+            die(f"could not measure: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
+        return folder
+    folders = []
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(one, run) for run in runs]):
+            folders.append(future.result())
+            step(f"{len(folders)}/{len(runs)} {(folders[-1] / 'conclusion.txt').read_text().strip()}")
+    return sorted(folders)
+
+
+def read(folders):
+    """The content of raw.json"""
     runs = []
     for folder in folders:
-        meta = json.loads((Path(folder) / "results.json").read_text())
-        if meta["exit"]:
-            sys.exit(f"bench.py: {folder}: {meta['why']}")
+        meta = json.loads((folder / "results.json").read_text())
         run = {k: meta[k] for k in ("kernel", "topology", "command", "base", "series", "qemu")}
-        run["qemu_command"] = (Path(folder) / "qemu.sh").read_text()
-        ktap = (Path(folder) / "ktap").read_text()
+        run["qemu_command"] = (folder / "qemu.sh").read_text()
+        ktap = (folder / "ktap").read_text()
         run["cases"] = {name: {"pages": int(pages), "samples": [int(s) for s in samples.split()]}
                         for name, pages, samples in re.findall(r"^# cost (\S+) (\d+)((?: \d+)+)$", ktap, re.M)}
         for name, what, number in re.findall(r"^# count (\S+) (\S+) (\d+)$", ktap, re.M):
             run["cases"][name][what] = int(number)
         runs.append(run)
-    Path(out).write_text(json.dumps({"runs": runs}, indent=1) + "\n")
+    return json.dumps({"runs": runs}, indent=1) + "\n"
 
 
 def load(file):
@@ -225,7 +267,8 @@ def exit_code(lines):
     return FAIL if any(line.startswith("**Missed**") for line in lines) else 0
 
 
-def report(file, folder):
+def report(file):
+    """Write the tables, and print that of all budgets."""
     table = load(file)
     runs = json.loads(Path(file).read_text())["runs"]
     boots = min(sum(all(other[k] == run[k] for k in ("kernel", "topology", "command")) for other in runs) for run in runs)
@@ -238,14 +281,17 @@ def report(file, folder):
              "these counts. The spread is the difference between the greatest and the least of them, in per cent of the median.", "",
              *judge(table)]
     text = "\n".join(lines).rstrip() + "\n"
-    (Path(folder) / "table.md").write_text(text)
-    (Path(folder) / "cover.txt").write_text(
+    (OUT / "table.md").write_text(text)
+    (OUT / "cover.txt").write_text(
         f"Guest instructions (QEMU TCG, -icount shift=0, one processor;\n{'one boot' if boots == 1 else f'the median of {boots} boots'}):\n\n{cover(table)}")
     print(text, end="")
     return exit_code(lines)
 
 
-def compare(old, new):
+def compare(old=OUT / "previous.json", new=OUT / "raw.json"):
+    for file in (old, new):
+        if not Path(file).exists():
+            die(f"no {file}: run 'make bench' first")
     a, b = load(old), load(new)
     rc, same = 0, 0
     for key in sorted({*a, *b}):
@@ -271,18 +317,22 @@ def compare(old, new):
 
 
 def main(args):
-    if args[:1] == ["read"] and len(args) >= 3:
-        return read(args[1], args[2:])
-    if args[:1] == ["report"] and len(args) == 3:
-        return report(*args[1:])
     if args[:1] == ["judge"] and len(args) == 2:
         lines = [line for line in judge(load(args[1])) if is_budget(line)]
         print("\n".join(lines))
         return exit_code(lines)
-    if args[:1] == ["compare"] and len(args) == 3:
+    if args[:1] == ["compare"] and len(args) <= 3:
         return compare(*args[1:])
-    print(__doc__, end="", file=sys.stdout if args == ["--help"] else sys.stderr)
-    return 0 if args == ["--help"] else USAGE
+    if any(arg.startswith("-") for arg in args):
+        return help_or_usage(__doc__, args)
+    stop_at_signals()
+    new, raw = read(measure(args)), OUT / "raw.json"
+    if raw.exists():
+        raw.rename(OUT / "previous.json")
+    raw.write_text(new)
+    rc = report(raw)
+    step(f"bench: {OUT.relative_to(TOP)}; compare: make bench-compare")
+    return rc
 
 
 if __name__ == "__main__":

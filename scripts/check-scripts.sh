@@ -3,7 +3,8 @@
 # Check our own files: shell scripts, licences, sorted lists, pictures, and names in the documentation.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-[ "${1:-}" != --help ] || {
+
+usage() {
 	cat <<'END'
 usage: check-scripts.sh [FILE...]
 
@@ -15,13 +16,17 @@ topology has a row in the documentation and in the suite hmm, that the numbers o
 scripts/figures are what their commands print, and that the documentation names no
 check, suite, mutant, topology, patch or file that does not exist.
 END
-	exit 0
 }
+arguments 0 9999 '' "$@"
 for t in shellcheck shfmt; do
 	command -v "$t" >/dev/null || die "no $t: apt-get install $t"
 done
 cd "$TOP"
 rc=0
+# wrong: note that something is wrong. What comes on the standard input says what.
+wrong() {
+	! grep . >&2 || rc=$EX_FAIL
+}
 mapfile -t scripts < <(git ls-files -- "$@" | grep -v '^patches/' | while IFS= read -r f; do
 	case $f in
 	*.sh) echo "$f" ;;
@@ -33,19 +38,16 @@ if [ "${#scripts[@]}" -gt 0 ]; then
 	shfmt -d "${scripts[@]}" || rc=$EX_FAIL
 fi
 for f in kernel-config/*.config; do
-	sed -nE 's/^(# )?(CONFIG_[A-Za-z0-9_]+)(=.*| is not set)$/\2/p' "$f" | LC_ALL=C sort -c || {
-		echo "$f is not sorted" >&2
-		rc=$EX_FAIL
-	}
+	sed -nE 's/^(# )?(CONFIG_[A-Za-z0-9_]+)(=.*| is not set)$/\2/p' "$f" | LC_ALL=C sort -c || wrong <<<"$f is not sorted"
 done
 sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/topology.py --check || rc=$EX_FAIL
 scripts/series-page.py --check || rc=$EX_FAIL
 # The licence line of each script and source.
-git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
+wrong < <(git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
 	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|js|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |
 	xargs -r -d '\n' grep -LE '^(#|//|/\*) SPDX-License-Identifier: GPL-2\.0-only( WITH Linux-syscall-note)?( \*/)?$' |
-	sed 's/$/ has no line "SPDX-License-Identifier: GPL-2.0-only"/' | { ! grep . >&2; } || rc=$EX_FAIL
+	sed 's/$/ has no line "SPDX-License-Identifier: GPL-2.0-only"/')
 mapfile -t texts < <(git ls-files '*.md')
 # The documentation: names in commands, then links.
 while IFS='= ' read -r -a words; do
@@ -56,31 +58,26 @@ while IFS='= ' read -r -a words; do
 	*) where=selftests/topologies/ suffix='' ;;
 	esac
 	for word in "${words[@]:1}"; do
-		[ "$word" = ... ] || compgen -G "$where$word$suffix" >/dev/null || {
-			echo "the texts say ${words[0]}=$word, and there is no $where$word$suffix" >&2
-			rc=$EX_FAIL
-		}
+		[ "$word" = ... ] || compgen -G "$where$word$suffix" >/dev/null ||
+			wrong <<<"the texts say ${words[0]}=$word, and there is no $where$word$suffix"
 	done
 done < <(grep -ohE '(CHECKS|MUTANTS|SUITES|TOPOLOGIES|TOPOLOGY)=("[^"]*"|[a-z0-9*-]+)' "${texts[@]}" | tr -d '"')
-for text in "${texts[@]}"; do
+wrong < <(for text in "${texts[@]}"; do
 	{ grep -oE '\]\([^):]*\)|src="[^":]*"' "$text" || true; } | sed 's/^src=//' | tr -d ']()"' | while read -r link; do
 		[ -e "$(dirname "$text")/$link" ] || echo "$text links to $link, which is not there"
 	done
-done | { ! grep . >&2; } || rc=$EX_FAIL
+done)
 # Numbers: those that a command prints, the tables that make prints, and the patches that notes name by their number.
 declare -i figures=0
 while IFS=$'\t' read -r file pattern command; do
 	[[ $file != '#'* ]] || continue
 	said=$(grep -ohP -e "$pattern" "$file" || true) is=$(eval "$command")
 	figures+=1
-	[ "$said" = "$is" ] || {
-		echo "$file says '${said//$'\n'/ }' where $command says $is" >&2
-		rc=$EX_FAIL
-	}
+	[ "$said" = "$is" ] || wrong <<<"$file says '${said//$'\n'/ }' where $command says $is"
 done <scripts/figures
-grep -E '^    [a-z-]+ .* (yes|verified) ' README.md | { grep -vxFf MAINTAINERS-notes/sample-report.md || true; } | sed 's/^/README.md has a line that sample-report.md has not:/' |
-	{ ! grep . >&2; } || rc=$EX_FAIL
-for text in MAINTAINERS-notes/*.md; do
+wrong < <(grep -E '^    [a-z-]+ .* (yes|verified) ' README.md | grep -vxFf MAINTAINERS-notes/sample-report.md |
+	sed 's/^/README.md has a line that sample-report.md has not:/')
+wrong < <(for text in MAINTAINERS-notes/*.md; do
 	# Sentences may continue on the next line.
 	# shellcheck disable=SC2016 # the marks of code in these texts
 	tr '\n' ' ' <"$text" | tr -s ' ' | grep -oE '(`[^`]+` \()?[Pp]atch [0-9]+ of `[0-9]-[a-z0-9-]+`' | while IFS= read -r said; do
@@ -92,18 +89,14 @@ for text in MAINTAINERS-notes/*.md; do
 		[[ $said =~ ^\`([^\`]*)\` ]] || continue
 		tr '\n' ' ' <"$patch" | tr -s ' ' | grep -qF -e "${BASH_REMATCH[1]}" || echo "$text: $patch has another subject: $said"
 	done || true
-done | { ! grep . >&2; } || rc=$EX_FAIL
+done)
 # Each topology has a row in the documentation, and in the runs of a suite.
 for topology in selftests/topologies/[!R]*; do
 	topology=${topology##*/}
-	grep -qF "[\`$topology\`](pictures/$topology.svg)" selftests/README.md || {
-		echo "selftests/README.md has no row for the topology $topology" >&2
-		rc=$EX_FAIL
-	}
-	awk -v topology="$topology" '$2 == topology { found = 1 } END { exit !found }' selftests/suites/hmm/runs || {
-		echo "selftests/suites/hmm/runs has no run on the topology $topology" >&2
-		rc=$EX_FAIL
-	}
+	grep -qF "[\`$topology\`](pictures/$topology.svg)" selftests/README.md ||
+		wrong <<<"selftests/README.md has no row for the topology $topology"
+	awk -v topology="$topology" '$2 == topology { found = 1 } END { exit !found }' selftests/suites/hmm/runs ||
+		wrong <<<"selftests/suites/hmm/runs has no run on the topology $topology"
 done
 [ "$rc" -ne 0 ] || echo "check-scripts: ${#scripts[@]} shell scripts, $(git ls-files -- "$@" | wc -l) files, ${#texts[@]} texts, $(basename -a selftests/topologies/[!R]* | wc -l) topologies, $figures numbers: nothing wrong"
 exit "$rc"

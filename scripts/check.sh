@@ -34,11 +34,8 @@ exit: 0 nothing failed, 1 a check failed.
 END
 }
 arguments 0 1 --self "$@"
-self=
-[ "${1:-}" != --self ] || {
-	self=1
-	shift
-}
+self=$opted
+[ -z "$self" ] || shift
 
 checks=$TOP/scripts/checks
 rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }
@@ -64,7 +61,6 @@ dir=$BUILD/check
 verdicts=$dir/verdicts
 results=$TOP/results/check
 mkdir -p "$dir" "$results" "$verdicts"
-unset SIGNER
 exec 8>"$dir/lock"
 flock -n 8 || die "$dir is in use by another check.sh"
 scratch "$dir"

@@ -24,7 +24,7 @@ if [ -f "$record" ]; then
 fi
 rm -rf "$BUILD" "$TOP/results"
 # The cache may be a folder with other files of the user, so only ours are removed.
-if [ "${1:-}" = --all ] && [ -d "$CACHE" ]; then
+if [ -n "$opted" ] && [ -d "$CACHE" ]; then
 	rm -rf "$CACHE"/{*.git,b4,ccache,debian,mutants,qemu-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"
 fi

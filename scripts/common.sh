@@ -23,22 +23,29 @@ die() {
 	exit "$code"
 }
 
+wrong_usage() {
+	usage >&2
+	exit "$EX_USAGE"
+}
+
 # arguments LEAST MOST OPTION "$@": end with the usage unless the script got LEAST to MOST arguments. The only options are --help and
-# OPTION, which comes first and may be empty.
+# OPTION, which comes first and may be empty. If it was given, $opted is not empty, and the script has to shift.
 arguments() {
 	local least=$1 most=$2 option=$3
+	opted=''
 	shift 3
 	case ${1:-} in
 	--help)
 		usage
 		exit 0
 		;;
-	"${option:---help}") shift ;;
+	"${option:---help}")
+		# shellcheck disable=SC2034 # for the scripts
+		opted=yes
+		shift
+		;;
 	esac
-	[[ $# -ge $least && $# -le $most && ${1:-} != -* ]] || {
-		usage >&2
-		exit "$EX_USAGE"
-	}
+	[[ $# -ge $least && $# -le $most && ${1:-} != -* ]] || wrong_usage
 }
 
 # step MESSAGE: print progress, with the time since the command began.
@@ -250,7 +257,7 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests p2p-check kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|b4|base|bench|check|check-scripts|clean|container|deb|deps|export|list|mbox|mutants|new|refresh|report|run|series|series-page|sparse|tar-to-git|test|topology|tree)[.]' \
+			-e '^scripts/(apply|base|bench|check|check-scripts|clean|container|deb|deps|export|list|mbox|mutants|new|refresh|report|run|series|series-page|tar-to-git|test|topology|tree)[.]' \
 			-e '^scripts/(checks|figures|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

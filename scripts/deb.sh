@@ -21,21 +21,9 @@ exit: 0 done, 1 the build failed, 2 something is missing on the machine, 4 kconf
 does not set a symbol of kernel-config/hardware.config.
 END
 }
-dry=
-case ${1:-} in
---help)
-	usage
-	exit 0
-	;;
---dry-run)
-	dry=1
-	shift
-	;;
-esac
-[ $# -le 1 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+arguments 0 1 --dry-run "$@"
+dry=$opted
+[ -z "$dry" ] || shift
 config=${1:-/boot/config-$(uname -r)}
 [ -f "$config" ] || die "no $config: name a configuration, such as the file /boot/config-* of your distribution (make deb CONFIG=file)"
 src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config

@@ -14,15 +14,14 @@ packages that they depend on, including the C library. With --only, only the nam
 packages are unpacked. DIR/packages lists the versions. DIR/run PROGRAM ARGUMENT...
 runs a program from DIR/root with its own loader and libraries.
 
+PACKAGE may be NAME=VERSION. SUITE may be "snapshot": that is the first suite of
+patches/BASE, on the day that its line "snapshot" names.
+
 --source unpacks the source of PACKAGE to DIR, without Debian's changes.
 
 apt verifies the downloads. The packages and apt sources of this machine do not
 change, and root is not needed.
 END
-}
-[ "${1:-}" != --help ] || {
-	usage
-	exit 0
 }
 fetch=(install --download-only) type=deb
 case ${1:-} in
@@ -35,11 +34,12 @@ case ${1:-} in
 	shift
 	;;
 esac
-[ $# -ge 3 ] || {
-	usage >&2
-	exit "$EX_USAGE"
+arguments 3 99 '' "$@"
+dir=$1 suite=$2 package=${3%=*} mirror=$(base_field mirror) old=
+[ "$suite" != snapshot ] || {
+	read -r suite _ <<<"$(base_field suites)"
+	mirror=$(base_field snapshot) old=' check-valid-until=no'
 }
-dir=$1 suite=$2 package=$3
 shift 2
 [ ! -e "$dir" ] || die "$dir exists"
 for tool in apt-get dpkg-deb; do
@@ -49,10 +49,7 @@ for keyring in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp} ''; do
 	[ ! -e "$keyring" ] || break
 done
 [ -n "$keyring" ] || die "install debian-archive-keyring: packages are verified with it"
-tmp=$(mktemp -d "$dir.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+scratch "$(dirname "$dir")"
 
 # apt uses directories of its own in which nothing is installed, so it downloads the libraries, too. The machine's
 # configuration stays in use, because it may name a proxy. Its hooks are cleared: they would clean the machine's own cache.
@@ -60,7 +57,7 @@ apt=$tmp/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
 printf '%s\n' "${suite%%-*}" "$suite" | uniq | while read -r line; do
-	printf '%s [arch=amd64 signed-by=%s] %s %s main\n' $type "$keyring" "$(base_field mirror)" "$line"
+	printf '%s [arch=amd64 signed-by=%s%s] %s %s main\n' $type "$keyring" "$old" "$mirror" "$line"
 done >"$apt/sources.list"
 cat >"$apt/apt.conf" <<END
 #clear APT::Update::Pre-Invoke;
@@ -88,7 +85,7 @@ END
 get() {
 	(cd "$apt/cache/archives" && apt-get -c "$apt/apt.conf" -q -y "$@") >"$tmp/log" 2>&1 </dev/null || {
 		sed -n '/^E:/{p;q}' "$tmp/log" >&2
-		die "cannot get $package from $suite of $(base_field mirror): is there a network?"
+		die "cannot get $package from $suite of $mirror: it is not there, or there is no network"
 	}
 }
 step "$package: looking for it in Debian $suite"
@@ -99,7 +96,7 @@ if [ $type = deb-src ]; then
 	(get "${fetch[@]}" "$@") 2>/dev/null || true
 	mkdir "$tmp/out"
 	tar -xf "$apt"/cache/archives/*.orig.tar.* -C "$tmp/out" --strip-components=1 2>"$tmp/log" ||
-		die "cannot get the source of $package from $suite of $(base_field mirror): is there a network?"
+		die "cannot get the source of $package from $suite of $mirror: is there a network?"
 	mv "$tmp/out" "$dir"
 	exit
 fi

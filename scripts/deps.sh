@@ -15,12 +15,8 @@ installs nothing, and fails if a program or header in the comments of LIST is mi
 END
 }
 arguments 0 1 --check "$@"
-check=
-[ "${1:-}" != --check ] || {
-	check=1
-	shift
-}
-
+check=$opted
+[ -z "$check" ] || shift
 list=${1:-$TOP/scripts/packages}
 [ -f "$list" ] || die "no file $list"
 

@@ -30,10 +30,7 @@ done
 [ -z "$(kgit "$tree" rev-list --merges base..HEAD)" ] || die "build/tree has merges: a series is a line of commits"
 kgit "$tree" merge-base --is-ancestor base HEAD || die "build/tree is not on top of its base"
 
-tmp=$(mktemp -d "$PATCHES/.export.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+scratch "$PATCHES"
 
 kgit "$tree" rev-parse base >"$tmp/record"
 : >"$tmp/list"

@@ -133,14 +133,7 @@ END
 }
 
 find_p2p_check() {
-	local program
-	for program in "$TOP/build/p2p-check" "$TOP/p2p-check/p2p-check" /programs/p2p-check "$(command -v p2p-check || true)"; do
-		[ ! -f "$program" ] || [ ! -x "$program" ] || {
-			echo "$program"
-			return
-		}
-	done
-	return 1
+	PATH=$TOP/build:$TOP/p2p-check:/programs:$PATH type -P p2p-check
 }
 
 iommu_mode() {

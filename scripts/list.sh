@@ -28,7 +28,7 @@ names() { # VARIABLE
 	esac
 }
 
-if [ "${1:-}" = --check ]; then
+if [ -n "$opted" ]; then
 	declare -A kind=([SUITES]=suite [TOPOLOGIES]=topology [TOPOLOGY]=topology [KERNELS]=kernel [CHECKS]=check [SERIES]=series [MUTANTS]=mutant)
 	for variable in "${!kind[@]}"; do
 		read -r -a words <<<"${!variable:-}"

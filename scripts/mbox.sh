@@ -18,8 +18,8 @@ Nothing is sent, and your tree is not changed. The script refuses (exit 1), unle
 - SUBMITTER has signed off all patches, and each patch names its author, as after
   `make apply` and
     git rebase -x 'git commit -q --amend --no-edit --reset-author --signoff' BASE
-- the code of the patches is that of patches/, `make check` has passed on it, and
-  the form of the mails is right;
+- code and messages of the patches are those of patches/, but for tags such as
+  Reviewed-by, and `make check` has passed on them;
 - the first patch is based on a commit in a tag v* or in a remote branch.
 
 MAINTAINERS-notes/sending.md explains each step.
@@ -44,73 +44,47 @@ scratch "$BUILD"
 # The packages of scripts/checks/packages that are needed for the mails.
 grep -E '# .*\bmail\b' "$TOP/scripts/checks/packages" >"$tmp/packages"
 "$TOP/scripts/deps.sh" "$tmp/packages"
-b4=$("$TOP/scripts/b4.sh")
+b4=$("$TOP/scripts/tool.sh" b4)
 
 # A temporary clone.
 work=$tmp/tree
 git clone -q --shared --no-checkout --template= "$dir" "$work"
 
-# mail_message FILE: subject, empty line, body
-mail_message() {
-	kgit "$work" mailinfo -b "$tmp/body" /dev/null <"$1" | sed -n 's/^Subject: //p'
+# changes: the lines that a diff on the standard input adds and removes. If make apply merged a patch, its context is not that of
+# the file in patches/.
+changes() {
+	sed -n '/^diff --git /,/^-- $/ { /^-- $/d; /^[-+]/p; /^[a-z]* \(file \)\?mode/p; }' | sha256sum
+}
+# message: subject and text of a mail on the standard input
+message() {
+	kgit "$work" mailinfo -b "$tmp/body" /dev/null | sed -n 's/^Subject: //p'
 	echo
 	cat "$tmp/body"
 }
+# untagged: a message without its tags, which the submitter may add
+untagged() { sed -E '/^([A-Z][a-z]+-(by|off-by|developed-by)|Cc|Closes|Fixes|Link): /d' | kgit "$work" stripspace; }
 
-# change_ids: git patch-id of the patches or the log on the standard input, without context. If make apply merged a patch, its
-# context is not that of the file in patches/.
-change_ids() {
-	awk '
-		/^@@ -[0-9]/ && !before && !after {
-			split($2, old, ","); split($3, new, ",")
-			before = 2 in old ? old[2] : 1; after = 2 in new ? new[2] : 1
-			lines = ""; minus = plus = 0
-			next
-		}
-		before || after {
-			sign = substr($0, 1, 1)
-			if (sign != "+" && sign != "\\") before--
-			if (sign != "-" && sign != "\\") after--
-			if (sign == "-") minus++
-			if (sign == "+") plus++
-			if (sign == "-" || sign == "+") lines = lines $0 "\n"
-			if (!before && !after) printf "@@ -1,%d +1,%d @@\n%s", minus, plus, lines
-			next
-		}
-		{ print }' | kgit "$work" patch-id --stable
-}
-
-# Find the commits that are patches, from the tip down to the first commit that is none. A commit is a patch by its code, or at
-# least by its subject.
+# Which patch is each commit that nobody else has?
 mapfile -t all < <(series_patches)
-declare -A path_of=() like=()
+declare -A path_of=()
 for p in "${all[@]}"; do
 	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
-	id=$(change_ids <"$PATCHES/$p" | cut -d ' ' -f 1)
-	path_of[$id]=$p
-	like[$(mail_message "$PATCHES/$p" | sed -n 1p)]=$p
+	path_of[$(changes <"$PATCHES/$p")]=$p
 done
-commits=() paths=()
-base=$tip
-while read -r id commit; do
-	[ "$commit" = "$base" ] || break
-	p=${path_of[$id]:-}
-	if [ -z "$p" ]; then
-		subject=$(kgit "$work" log -1 --format=%s "$commit")
-		[ -z "${like[$subject]:-}" ] ||
-			die -c "$EX_FAIL" "${commit:0:12} (\"$subject\") is not what is in ${like[$subject]}: only what was tested may be mailed (make export, make check)"
-		break
-	fi
-	commits=("$commit" "${commits[@]}") paths=("$p" "${paths[@]}")
-	base=$(kgit "$work" rev-parse -q --verify "$commit^") || die "$dir: there is no commit before the patches"
-done < <(kgit "$work" -c log.showRoot=false log -p --full-index --no-color --no-ext-diff --no-textconv -n $((${#all[@]} + 1)) "$tip" |
-	change_ids)
-subject=$(kgit "$work" log -1 --format=%s "$base")
-[ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), at the end of ${BRANCH:-what is checked out}, is no patch of patches/: make apply first"
+mapfile -t commits < <(git -C "$dir" rev-list --reverse -n $((${#all[@]} + 1)) "$tip" --not --tags='v[0-9]*' --remotes)
+[ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${BRANCH:-what is checked out} has no patches, all of it is in a tag v* or a remote branch: make apply first"
+paths=()
+for commit in "${commits[@]}"; do
+	what="${commit:0:12} (\"$(kgit "$work" log -1 --format=%s "$commit")\")"
+	p=${path_of[$(kgit "$work" diff-tree -p -M --root "$commit" | changes)]:-}
+	[ -n "$p" ] || die -c "$EX_FAIL" "$what is in no tag v* and no remote branch, and its code is that of no patch in patches/: only what was tested may be mailed"
+	cmp -s <(message <"$PATCHES/$p" | untagged) <(kgit "$work" log -1 --format=%B "$commit" | untagged) ||
+		die -c "$EX_FAIL" "$what has another message than $p: edit it in build/tree, then make export and make check CHECKS=fast"
+	paths+=("$p")
+done
+base=$(kgit "$work" rev-parse "${commits[0]}^")
 version=$(tree_version "$work" "$base")
 version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
-[ -n "$(git -C "$dir" for-each-ref --count=1 --contains "$base" 'refs/tags/v[0-9]*' refs/remotes)" ] ||
-	die -c "$EX_FAIL" "${base:0:12} (\"$subject\"), on which the patches are, is in no tag v* and no remote branch: nobody else has it"
 
 mapfile -t on_branch < <(printf '%s\n' "${paths[@]}" | cut -d / -f 1 | uniq)
 diff <(printf '%s\n' "${paths[@]}") <(printf '%s\n' "${all[@]}" | grep -E "^($(
@@ -150,69 +124,18 @@ for check in "$TOP"/scripts/checks/*/check; do
 	[ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] || die -c "$EX_FAIL" "the check $check failed: run make check CHECKS=$check"
 done
 
-# The files that checkpatch and get_maintainer need.
-kgit "$work" sparse-checkout set --no-cone '/*' '!/*/' /scripts/ /LICENSES/ /include/ /Documentation/process/ '/*/Kconfig' '/*/Makefile'
-kgit "$work" checkout -q --detach "$tip"
-
-# Repeat the checks of messages, because the messages of the mails may differ from those in patches/.
-mkdir "$tmp/patches"
-n=0 series=
-for i in "${!commits[@]}"; do
-	[ -z "${SERIES:-}" ] || [ "${paths[i]%%/*}" = "$SERIES" ] || continue
-	[ "$series" = "${paths[i]%%/*}" ] || {
-		series=${paths[i]%%/*} n=0
-		mkdir "$tmp/patches/$series"
-		cp "$PATCHES/$series/0000-cover-letter.patch" "$tmp/patches/$series/" 2>/dev/null || die -c "$EX_FAIL" "$series: no cover letter"
-	}
-	n=$((n + 1))
-	f=$(kgit "$work" format-patch -1 --start-number "$n" --no-numbered -o "$tmp/patches/$series" "${commits[i]}")
-	printf '%s\n' "${f#"$tmp/patches/"}" >>"$tmp/patches/series"
-	cmp -s <(mail_message "$PATCHES/${paths[i]}" | kgit "$work" stripspace) \
-		<(kgit "$work" log -1 --format=%B "${commits[i]}" | sed '/^Signed-off-by: /d' | kgit "$work" stripspace) ||
-		printf '%s\n' "${f#"$tmp/patches/"}" >>"$tmp/edited"
-done
-verdict() { # CHECK
-	local rc=0
-	step "mbox: $1 of $(wc -l <"$tmp/patches/series") patches"
-	mkdir "$tmp/$1"
-	attend env SIGNER="$submitter" OUT="$tmp/$1" FROM="$base" TO="$tip" PATCHES="$tmp/patches" WORK="$work" \
-		"$TOP/scripts/checks/$1/check" >"$tmp/line" 2>"$tmp/errors" || rc=$?
-	[ "$rc" -eq 0 ] || {
-		cat "$tmp/errors" >&2
-		die -c "$EX_FAIL" "$1: $(cat "$tmp/line")"
-	}
-}
-cp "$tmp/patches/series" "$tmp/sent"
-verdict form
-[ ! -f "$tmp/edited" ] || {
-	mv "$tmp/edited" "$tmp/patches/series"
-	verdict checkpatch
-}
-
-# b4 reads the cover letter and the data of a series from the configuration of the branch. No mail server is configured.
+# b4 reads the cover letter and the data of a series from the configuration of the branch. It gets no identity but that of SUBMITTER,
+# and no mail server.
 run_b4() {
-	(cd "$work" && attend env -u EMAIL "${no_identity[@]}" HOME="$tmp/home" XDG_CACHE_HOME="$tmp/home" XDG_DATA_HOME="$tmp/home" \
-		GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 "$b4" "$@") >"$tmp/b4.log" 2>&1 ||
+	(cd "$work" && attend env -i PATH="$PATH" LC_ALL="$LC_ALL" HOME="$tmp/home" GIT_CONFIG_NOSYSTEM=1 "$b4" "$@") >"$tmp/b4.log" 2>&1 ||
 		die -c "$EX_FAIL" "b4 $1: $(tail -n 1 "$tmp/b4.log")"
 }
-# Like --auto-to-cc of b4, but with one call for all patches. The role in the output tells people from lists.
-maintainers() {
-	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles \
-		"${mails[@]/#/"$tmp/patches/"}") 2>"$tmp/maintainers.log" ||
-		die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/maintainers.log")"
-}
-# b4 looks up the commits of Fixes: tags.
-unknown() {
-	sed -n "s/^fatal: ambiguous argument '\([0-9a-f]*\)'.*/\1/p; s/^fatal: bad object \([0-9a-f]*\).*/\1/p" "$tmp/maintainers.log" | sort -u | xargs
-}
-no_identity=()
-for v in "${!GIT_AUTHOR_@}" "${!GIT_COMMITTER_@}"; do
-	no_identity+=(-u "$v")
-done
 mkdir "$tmp/home"
 kgit "$work" config user.name "$submitter_name"
 kgit "$work" config user.email "$submitter_mail"
 kgit "$work" config sendemail.smtpserver /bin/false
+# The files that get_maintainer needs
+kgit "$work" sparse-checkout set --no-cone '/*' '!/*/' /scripts/ /LICENSES/ /include/ /Documentation/process/ '/*/Kconfig' '/*/Makefile'
 mkdir -p "$out"
 [ -n "${SERIES:-}" ] || rm -f "$out"/*.mbox
 start=$base prerequisites=
@@ -226,24 +149,26 @@ for series in "${on_branch[@]}"; do
 		continue
 	}
 	step "mbox: $series"
+	cover=$PATCHES/$series/0000-cover-letter.patch
+	[ -f "$cover" ] || die -c "$EX_FAIL" "$series: no cover letter"
 	# The prerequisites: all patches from the base on.
 	prerequisites=$(kgit "$work" log -p --reverse --full-index --no-color "$base..$start" | kgit "$work" patch-id --stable |
 		sed 's/\(.*\) .*/, "patch-id: \1"/' | tr -d '\n')
 	kgit "$work" branch -q -f start "$start"
 	kgit "$work" checkout -q -B "$series" "$end"
-	mapfile -t mails < <(grep "^$series/" "$tmp/sent")
-	maintainers >"$tmp/recipients"
-	missing=$(unknown)
-	[ -z "$missing" ] || step "mbox: $series: $dir does not have the commits $missing, whose authors would get a copy: is it shallow?"
+	mapfile -t mails < <(kgit "$work" format-patch -o "$tmp/$series" "$start..$end")
+	# Like --auto-to-cc of b4, but with one call for all patches. The role in the output tells people from lists.
+	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles "${mails[@]}") \
+		>"$tmp/recipients" 2>"$tmp/log" || die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/log")"
 	is_list='/ \((open|moderated|subscriber) list/' address='s/^([^@]*@[^ ]*) \(.*/\1/'
 	sed -nE "$is_list!{ $address; s/^/To: /p }" "$tmp/recipients" >"$tmp/to"
 	sed -nE "$is_list { $address; s/^/Cc: /p }" "$tmp/recipients" >"$tmp/cc"
 	kgit "$work" config "branch.$series.description" \
-		"$(mail_message "$tmp/patches/$series/0000-cover-letter.patch")"$'\n\n'"$(cat "$tmp/to" "$tmp/cc")"
+		"$(message <"$cover")"$'\n\n'"$(cat "$tmp/to" "$tmp/cc")"
 	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
 	# The change-id connects the revisions of a series. It is made from the name of the series only.
 	slug=device-private-${series#*-}
-	prefix=$(sed -n 's/^Subject: \[RFC PATCH .*/"RFC"/p' "$tmp/patches/$series/0000-cover-letter.patch")
+	prefix=$(sed -n 's/^Subject: \[RFC PATCH .*/"RFC"/p' "$cover")
 	kgit "$work" config "branch.$series.b4-tracking" "$(printf \
 		'{"series": {"revision": %s, "change-id": "20261120-%s-%s", "prefixes": [%s], "base-branch": "start", "prerequisites": ["base-commit: %s"%s]}}' \
 		"$revision" "$slug" "$(printf %s "$slug" | sha256sum | cut -c -12)" "$prefix" "$base" "$prerequisites")"

@@ -8,15 +8,14 @@ mutant. selftests/mutants/equivalent lists mutants that no test can notice, with
 
 The script works in build/sample. Results are in results/sample. It continues where it stopped.
 exit: 0 all mutants were noticed or are equivalent, 1 a mutant was not noticed, 2 wrong usage, or tests fail without a mutant."""
-import argparse, concurrent.futures, hashlib, os, random, re, shutil, subprocess, sys
-from pathlib import Path
+import argparse, concurrent.futures, hashlib, random, re, shutil, sys
 
+from common import JOBS, TOP, call, die, git, stop_at_signals, vm
 from mutants import HOME, PARAMETER
 
-TOP = Path(__file__).resolve().parent.parent
 WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
 TREE = WORK / "tree"
-ENV = dict(os.environ, BUILD=str(WORK), BOOT_TIMEOUT="60", TEST_TIMEOUT="240", SILENCE_TIMEOUT="60")
+ENV = {"BUILD": WORK, "BOOT_TIMEOUT": 60, "TEST_TIMEOUT": 240, "SILENCE_TIMEOUT": 60}
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
          ("PAGE_SHIFT", "PMD_SHIFT"), ("PAGE_SIZE", "PMD_SIZE"), ("0", "1"), ("i", "i + 1"), ("start", "end")]
@@ -26,9 +25,6 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 for name, default in (("N", 40), ("SEED", 1)):
     parser.add_argument(name, nargs="?", type=int, default=default)
 parser.add_argument("FILE", nargs="*", default=[HOME])
-
-def git(*words):
-    return subprocess.run(["git", "-C", TREE, *words], check=True, capture_output=True, text=True).stdout
 
 def units(lines, added):
     """(first line, last line, text before, text that may change, text after) of each statement or condition with an added line"""
@@ -85,16 +81,16 @@ def build(name, lines, found, chosen):
         (TREE / name).write_text(source(lines, found, chosen))
         with (TREE / HOME).open("a") as home:
             home.write(PARAMETER)
-        if subprocess.run([TOP / "scripts/kernel.sh", "build", "normal"], env=ENV, capture_output=True).returncode == 0:
+        if call([TOP / "scripts/kernel.sh", "build", "normal"], **ENV)[0] == 0:
             return
         log, text = (WORK / "kernels/normal.log").read_text(), (TREE / name).read_text().split("\n")
         bad = {int(k) for n in re.findall(re.escape(name) + r":(\d+):\d+: error", log)
                for k in re.findall(r"hmm_mutant == (\d+)", text[int(n) - 1])}
         if not bad:
-            parser.error(f"{name} does not build: {WORK}/kernels/normal.log")
+            die(f"{name} does not build: {WORK}/kernels/normal.log")
         for k in bad:  # does not compile, so it is no mutant
             del chosen[k]
-        git("checkout", "-q", HOME)
+        git(TREE, "checkout", "-q", HOME)
 
 def noticed(k, runs, results):
     """Return: the first run that fails, or nothing"""
@@ -104,11 +100,7 @@ def noticed(k, runs, results):
     by = ""
     for suite, kernel, topology, *args in runs:
         run = results / str(k) / "-".join([suite, topology, *args])
-        vm = subprocess.run([TOP / "scripts/vm.sh", "run", "-q", "-a", f"hmm_mutant={k}", "-o", run, kernel, topology,
-                             f"/suites/{suite}/run", *args], env=ENV, capture_output=True, text=True)
-        if vm.returncode == 2:
-            parser.error(f"could not run: {vm.stderr}")
-        if vm.returncode:
+        if vm(run, suite, kernel, topology, *args, append=f"hmm_mutant={k}", **ENV):
             by = f"{suite} {topology} {' '.join(args)}: {(run / 'conclusion.txt').read_text().strip()}"
             break
     verdict.write_text(by)
@@ -116,23 +108,23 @@ def noticed(k, runs, results):
 
 def sample(name, count, seed):
     runs = [row[1:] for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] == name]
-    runs or parser.error(f"selftests/mutants/sample has no runs for {name}")
+    runs or die(f"selftests/mutants/sample has no runs for {name}")
     same = {tuple(row.split("\t")[:3]) for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
-    git("reset", "-q", "--hard", "FETCH_HEAD")
+    git(TREE, "reset", "-q", "--hard", "FETCH_HEAD")
     lines, added = (TREE / name).read_text().split("\n")[:-1], set()
-    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git("diff", "-U0", "base", "HEAD", "--", name), re.M):
+    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git(TREE, "diff", "-U0", "base", "HEAD", "--", name), re.M):
         added |= set(range(int(start) - 1, int(start) - 1 + int(length or 1)))
     found = units(lines, added)
     possible = list(mutants_of(found, lines))
     chosen = dict(enumerate(random.Random(seed).sample(possible, min(count, len(possible))), 1))
     print(f"{name}: {len(possible)} mutants possible, {len(chosen)} drawn; building", flush=True)
     build(name, lines, found, chosen)
-    tests = git("rev-parse", "HEAD:") + git("-C", TOP, "rev-parse", "HEAD:selftests")
+    tests = git(TREE, "rev-parse", "HEAD:") + call(["git", "-C", TOP, "rev-parse", "HEAD:selftests"])[1]
     results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
     if noticed(0, runs, results):
-        parser.error(f"the unmutated kernel fails, fix that first: {noticed(0, runs, results)}")
+        die(f"the unmutated kernel fails, fix that first: {noticed(0, runs, results)}")
     killed = equal = 0
-    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count())) as pool:
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for k, by in zip(chosen, pool.map(lambda k: noticed(k, runs, results), chosen)):
             u, new = chosen[k][0]
             old, swap = found[u][3], " (swapped)" * (len(chosen[k]) - 1)
@@ -144,11 +136,12 @@ def sample(name, count, seed):
     return killed + equal == len(chosen)
 
 args = parser.parse_args()
+stop_at_signals()
 if not (TREE / ".git").exists():
     shutil.rmtree(WORK, ignore_errors=True)
     TREE.mkdir(parents=True)
-    git("clone", "-q", "--shared", TOP / "build/tree", ".")
+    git(TREE, "clone", "-q", "--shared", TOP / "build/tree", ".")
     (TREE / ".git/info/exclude").write_text("/out-*/\n")
     (WORK / "base").symlink_to("../base")
-git("fetch", "-q", "--force", "--tags", TOP / "build/tree", "HEAD")
+git(TREE, "fetch", "-q", "--force", "--tags", TOP / "build/tree", "HEAD")
 sys.exit(0 if all([sample(name, args.N, args.SEED) for name in args.FILE]) else 1)

@@ -50,22 +50,18 @@ import concurrent.futures
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-from killers import killers
+from common import BUILD, CACHE, DIED, JOBS, PANIC, PLAN, TIMEOUT, TOP, call, die, git, help_or_usage, step, stop_at_signals, vm
 
-TOP = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("BUILD") or TOP / "build").resolve()
-CACHE = Path(os.environ.get("HMM_P2P_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hmm-p2p")
 MUTANTS, RESULTS, UPSTREAM = TOP / "selftests/mutants", TOP / "results/mutants", BUILD / "tree"
 # Kernels are built in WORK. The guests have a BUILD of their own, because the tree is edited for the next mutant meanwhile.
 WORK = BUILD / "mutants"
@@ -73,51 +69,8 @@ TREE, GUEST, MODULES, VERDICTS = WORK / "tree", WORK / "guest", WORK / "selftest
 HOME = "mm/hmm.c"  # the boot parameter is defined there
 PARAMETER = ("#include <linux/moduleparam.h>\nint hmm_mutant;\nEXPORT_SYMBOL_GPL(hmm_mutant);\n"
              "core_param(hmm_mutant, hmm_mutant, int, 0444);\n")
-TIMEOUT = 124
-JOBS = int(os.environ.get("JOBS") or os.cpu_count())
 LIMITS = {"BOOT_TIMEOUT": "30", "TEST_TIMEOUT": "120", "SILENCE_TIMEOUT": "120"}
-started = float(os.environ.get("STARTED") or time.time())
-running, keeping = set(), threading.Lock()
-
-
-def stop(code):
-    """End what runs, and exit: also from a thread."""
-    for process in list(running):
-        try:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-        except ProcessLookupError:
-            pass
-    os._exit(code)
-
-
-def die(text):
-    print(f"mutants.py: {text}", file=sys.stderr, flush=True)
-    stop(2)
-
-
-def step(text):
-    seconds = int(time.time() - started)
-    print(f"[{seconds // 60:3}:{seconds % 60:02}] {text}", file=sys.stderr, flush=True)
-
-
-def call(command, **env):
-    """Run it as a process group of its own, so that an interrupt ends all of it. Return its exit code and output."""
-    process = subprocess.Popen([str(word) for word in command], env=dict(os.environ, **{k: str(v) for k, v in env.items()}),
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               errors="replace", start_new_session=True)
-    running.add(process)
-    out = process.communicate()[0]
-    running.discard(process)
-    return process.returncode, out
-
-
-def git(where, *words):
-    code, out = call(["git", "-C", where, *words], GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_NOSYSTEM="1",
-                     GIT_CEILING_DIRECTORIES=BUILD)
-    if code:
-        raise RuntimeError(f"git {' '.join(map(str, words))}: {out}")
-    return out
+keeping = threading.Lock()
 
 
 class Mutant:
@@ -378,10 +331,7 @@ def build(kernel, batch):
 def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
     env = {key: os.environ.get(key) or value for key, value in LIMITS.items()}
     env["SLOWDOWN"] = slow * int(os.environ.get("SLOWDOWN") or 1)
-    code, out = call([TOP / "scripts/vm.sh", "run", "-q", "-o", folder, "-a", f"hmm_mutant={number}", kernel, topology,
-                      f"/suites/{suite}/run", *args], BUILD=GUEST, **env)
-    if not (folder / "results.json").exists():
-        die(f"could not run: {suite} {kernel} {topology} {' '.join(args)}: {out}")
+    code = vm(folder, suite, kernel, topology, *args, append=f"hmm_mutant={number}", BUILD=GUEST, **env)
     # The header of bzImage, which is not compressed, has the number of the build.
     console = (folder / "console.log").read_bytes()
     version = re.search(rb" #\d+ SMP", console)
@@ -429,6 +379,24 @@ def unmutated_passes(runs, pool):
     for conclusion in pool.map(one, range(1, len(runs) + 1), runs):
         done += 1
         step(f"unmutated {done}/{len(runs)}: {conclusion}")
+
+
+def killers(folder, hangs):
+    """The tests that failed, had a splat, or ended without a result. If no test was running, the name is "timeout" or "boot"."""
+    result = json.loads((folder / "results.json").read_text())
+    names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and t["name"] not in ("vm", "(no result)")]
+    names += [s["test"] for s in result["splats"]]
+    if result["splats"]:
+        # KUnit names a test only after it has run. The stack trace names the one that runs.
+        names += [".".join(function[::-1]) for function in
+                  re.findall(r"\] +(?:\? )?(\w+)\+0x\S+ \[(\w+)_kunit\]", (folder / "console.log").read_text(errors="replace"))]
+    # A time limit is no proof, because a busy machine reaches it, too.
+    if result["exit"] in (PLAN, DIED, PANIC) or result["exit"] == TIMEOUT and hangs:
+        last = re.findall(r"^#\s+(RUN|OK|FAIL|SKIP)\s+(\S+)", (folder / "ktap").read_text(errors="replace"), re.M)[-1:]
+        names += [name for what, name in last if what == "RUN"]
+    if result["exit"] and not names:
+        names = ["timeout" if result["exit"] == TIMEOUT else "boot"]
+    return ["boot" if n == "-" else n for n in dict.fromkeys(names)]
 
 
 def some(tests):
@@ -544,14 +512,9 @@ def prepare():
 
 def main():
     names = sys.argv[1:] or ["*"]
-    if names == ["--help"]:
-        print(__doc__, end="")
-        return 0
     if any(name.startswith("-") for name in names):
-        print(__doc__, end="", file=sys.stderr)
-        return 2
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: stop(128 + number))
+        return help_or_usage(__doc__, names)
+    stop_at_signals()
     mutants = {}
     for name in names:
         found = sorted(MUTANTS.glob(f"{name}.patch"))

@@ -20,10 +20,7 @@ case $1 in
 topology) out=selftests/topologies/$name ;;
 test) out=selftests/programs/$name.c ;;
 mutant) out=selftests/mutants/$name.patch ;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
+*) wrong_usage ;;
 esac
 cd "$TOP"
 [ ! -e "$out" ] || die "$out exists already"

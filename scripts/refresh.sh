@@ -79,7 +79,7 @@ page() {
 	cat "$tmp/page" >"$page"
 }
 
-[ "$1" != --page ] || {
+[ -z "$opted" ] || {
 	mkdir -p "$BUILD"
 	scratch "$BUILD"
 	page

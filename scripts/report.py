@@ -18,16 +18,13 @@ import re
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 import bench
-from results import NOT_XML, message, verdict
+from common import TOP, die, help_or_usage
+from results import NOT_XML, VERDICTS, message, numbers, verdict
 
-TOP = Path(__file__).resolve().parent.parent
 PICTURES = TOP / "selftests/pictures"
-USAGE = 2
 # A status has a mark, too, for readers who see no colours.
 MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
-VERDICTS = {"bus": "bus address", "bridge": "through host bridge", "none": "not supported"}
 # The devices of a picture are QEMU's. These suites have models in their place.
 MODELS = {"mlx5": {"edu": "ConnectX"}, "nouveau": {"ivshmem": "GP100"}, "xe": {"ivshmem": "Battlemage"},
           "e2e": {"edu": "ConnectX", "ivshmem": "GP100"}}
@@ -172,8 +169,8 @@ class Page:
         """The lines "# KIND KEY=VALUE..." that tests printed, with their run and test."""
         for run in self.runs + self.earlier:
             for test in run["tests"]:
-                for line in re.findall(f"^ *# {kind} (.*)$", test.get("log", ""), re.M):
-                    yield run, test, dict(field.split("=", 1) for field in line.split())
+                for row in numbers(kind, test):
+                    yield run, test, row
 
     def topologies(self):
         say = {}
@@ -306,16 +303,11 @@ class Page:
 
 
 def main(args):
-    if args == ["--help"]:
-        print(__doc__.strip())
-        return 0
     results = Path(args[0] if args else TOP / "results")
     if len(args) > 1 or args and args[0].startswith("-"):
-        print(__doc__.strip(), file=sys.stderr)
-        return USAGE
+        return help_or_usage(__doc__, args)
     if not (results / "latest/results.json").exists():
-        print(f"report.py: no {results}/latest: run 'make' or 'make test' first", file=sys.stderr)
-        return USAGE
+        die(f"no {results}/latest: run 'make' or 'make test' first")
     print(Page(results).write())
     return 0
 

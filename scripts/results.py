@@ -6,6 +6,8 @@ usage: results.py run DIR KEY=VALUE...    judge one run
        results.py repeated DIR FIRST      judge a run that repeats one that failed
        results.py compare OLD NEW TABLE   check that every test of OLD has the same result in NEW
        results.py summary DIR RUN...      write the sum of all runs: results.json, junit.xml, kcidb.json
+       results.py table p2p-table RUN...  print what `make` prints of these runs
+       results.py table demo-table RUN... print what `make demo` prints of them
 
 run reads DIR/ktap and DIR/splats. It writes DIR/results.json, junit.xml and
 conclusion.txt, and prints the exit code of the run. Required keys are code (0, or
@@ -19,6 +21,9 @@ repeated rewrites the files that run wrote to DIR. A test that failed in FIRST a
 passed now is a flake. A flake counts as failed unless the file "flaky" of the suite
 lists it with a reason. Both results are in results.json and junit.xml.
 
+A table has a row for each test. Its cells come from the line "# p2p-table KEY=VALUE..."
+or "# demo-table KEY=VALUE..." of the test. Exit 1 unless all tests passed with such a line.
+
 tools/testing/kunit/kunit.py of the kernel tree parses the KTAP.
 """
 
@@ -31,10 +36,8 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("BUILD", TOP / "build"))
-PATCHES = Path(os.environ.get("PATCHES", TOP / "patches"))
-FAIL, USAGE, SPLAT, PLAN = 1, 2, 5, 6
+from common import BUILD, DIED, FAIL, PANIC, PATCHES, PLAN, SPLAT, TIMEOUT, TOP, USAGE, help_or_usage
+
 # The parser gives this name to planned tests without a result. The result "vm" says what happened.
 NO_RESULT = "(no result)"
 # Characters that XML does not allow, such as escape codes that a guest prints.
@@ -324,7 +327,7 @@ def explain(result, test):
 
 
 # In junit.xml, an error of the run as a whole is an "error", not a "failure".
-ERRORS = {USAGE: "not run", SPLAT: "splat", PLAN: "plan", 7: "died", 124: "time limit", 255: "panic"}
+ERRORS = {USAGE: "not run", SPLAT: "splat", PLAN: "plan", DIED: "died", TIMEOUT: "time limit", PANIC: "panic"}
 
 
 def verdict_element(case, prefix, result, test):
@@ -493,6 +496,44 @@ def summary(folder, runs):
     return FAIL if counts["FAIL"] or not counts["PASS"] else 0
 
 
+VERDICTS = {"bus": "bus address", "bridge": "through host bridge", "none": "not supported"}
+# The columns of each table, and the cells that a row of numbers gives.
+TABLES = {
+    "p2p-table": ({"TOPOLOGY": "<18", "VERDICT": "<20", "P2P": ">6", "MIGRATED": ">8", "DATA": "<13", "EXPECTED": ""}, lambda row: [
+        VERDICTS.get(row["verdict"], row["verdict"]), row["p2p"], row["migrated"], "verified" if row["verified"] == "yes" else "WRONG"]),
+    "demo-table": ({"TOPOLOGY": "<17", "P2P FLAG": "<8", "TURNS": ">5", "RDMA OPS": ">8", "P2P BYTES": ">9", "IN VRAM": ">7",
+                    "MIGRATED": ">8", "BYTES COPIED": ">12", "DATA": "<8", "EXPECTED": ""}, lambda row: [
+        row["flag"], row["turns"], row["ops"], row["p2p"], f"{row['vram']}/{row['pages']}", row["migrated"], row["copied"], row["data"]]),
+}
+
+
+def numbers(kind, test):
+    """The lines "# KIND KEY=VALUE..." that a test printed"""
+    return [dict(field.split("=", 1) for field in line.split()) for line in re.findall(f"^ *# {kind} (.*)$", test.get("log", ""), re.M)]
+
+
+def table(kind, folders):
+    columns, cells = TABLES[kind]
+    rc = 0
+
+    def line(*words):
+        print("  ".join(f"{word:{width}}" for word, width in zip(words, columns.values())).rstrip())
+    line(*columns)
+    for folder in folders:
+        result = load(folder)
+        for test in result["tests"]:
+            said = [cells(row) for row in numbers(kind, test)] or [["-"] * (len(columns) - 2)]
+            if test["name"] == "no-devices":
+                said = [["no PCI devices: tests skip", "", "", ""]]
+            good = test["status"] == "PASS" and said[0][0] != "-"
+            if test["name"] != "vm":
+                line(result["topology"], *said[0], "yes" if good else "NO")
+            rc = rc if good else FAIL
+        if result["why"]:
+            print((Path(folder) / "conclusion.txt").read_text(), end="")
+    return rc
+
+
 def main(args):
     if args[:1] == ["run"] and len(args) >= 2:
         return run(args[1], dict(a.split("=", 1) for a in args[2:]))
@@ -502,8 +543,9 @@ def main(args):
         return compare(*args[1:])
     if args[:1] == ["summary"] and len(args) >= 2:
         return summary(args[1], args[2:])
-    print(__doc__, end="", file=sys.stdout if args == ["--help"] else sys.stderr)
-    return 0 if args == ["--help"] else USAGE
+    if args[:1] == ["table"] and len(args) >= 3 and args[1] in TABLES:
+        return table(args[1], args[2:])
+    return help_or_usage(__doc__, args)
 
 
 if __name__ == "__main__":

@@ -23,25 +23,15 @@ EOF
 
 deny=$TOP/selftests/guest/splats.deny allow=$TOP/selftests/guest/splats.allow
 functions=$TOP/selftests/guest/kcsan.functions
-while getopts d:a:-: opt; do
-	case $opt in
-	d) deny=$OPTARG ;;
-	a) allow=$OPTARG ;;
-	-)
-		usage
-		exit 0
-		;;
-	*)
-		usage >&2
-		exit "$EX_USAGE"
-		;;
+while [ $# -ge 2 ]; do
+	case $1 in
+	-d) deny=$2 ;;
+	-a) allow=$2 ;;
+	*) break ;;
 	esac
+	shift 2
 done
-shift $((OPTIND - 1))
-[ $# -eq 1 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+arguments 1 1 '' "$@"
 for f in "$1" "$deny" "$allow" "$functions"; do
 	[ -r "$f" ] || die "cannot scan: no $f"
 done

@@ -10,15 +10,13 @@ exit: 0 no error, 1 something is out of date, 2 wrong usage, no graphviz, or a s
 without a row in patches/needs
 """
 
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-from topology import FAIL, FONT, INK, LINE, PAPER, TOP, USAGE, digest, draw
+from common import FAIL, PATCHES, TOP, die, help_or_usage
+from topology import FONT, INK, LINE, PAPER, digest, draw
 
-PATCHES = Path(os.environ.get("PATCHES", TOP / "patches")).resolve()
 PAGE, PICTURE = PATCHES / "README.md", PATCHES / "series.svg"
 BEGIN, END = "<!-- series-page.py: begin -->\n", "<!-- series-page.py: end -->\n"
 FILL = {"needed": "#ddf4ff", "fix": "#f6f8fa", "optional": "#fff8c5", "held": "#ffebe9"}
@@ -78,17 +76,12 @@ def graph(all_series):
 
 
 def main(args):
-    if args == ["--help"]:
-        print(__doc__.strip())
-        return 0
     if args not in ([], ["--check"]):
-        print(__doc__.strip(), file=sys.stderr)
-        return USAGE
+        return help_or_usage(__doc__, args)
     try:
         found = list(series())
     except KeyError as e:
-        print(f"series-page.py: {e.args[0]} has no row in patches/needs or in scripts/checks/trees", file=sys.stderr)
-        return USAGE
+        die(f"{e.args[0]} has no row in patches/needs or in scripts/checks/trees")
     dot, text = graph(found), PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     new = before + BEGIN + table(found) + END + rest.split(END)[1]
@@ -102,8 +95,7 @@ def main(args):
         PAGE.write_text(new, encoding="utf-8")
     if not drawn:
         if not shutil.which("dot"):
-            print("series-page.py: no dot: apt-get install graphviz", file=sys.stderr)
-            return USAGE
+            die("no dot: apt-get install graphviz")
         PICTURE.write_text(draw(dot), encoding="utf-8")
     return 0
 

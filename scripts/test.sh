@@ -49,11 +49,8 @@ exit: 0 nothing failed, 1 something failed, 2 a run could not start.
 EOF
 }
 arguments 0 2 --kernels "$@"
-kernels_only=
-[ "${1:-}" != --kernels ] || {
-	kernels_only=yes
-	shift
-}
+kernels_only=$opted
+[ -z "$kernels_only" ] || shift
 suites_wanted=${1:-} topologies_wanted=${2:-}
 
 # Check this now, not after an hour of tests.
@@ -105,7 +102,7 @@ done
 
 # Download a newer QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
 while read -r version; do
-	"$TOP/scripts/qemu.sh" "$version" >/dev/null
+	"$TOP/scripts/tool.sh" qemu "$version" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
 	[ "$kernel" != host ] || continue
 	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"

@@ -22,34 +22,24 @@ import sys
 import textwrap
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parent.parent
+from common import FAIL, TOP, USAGE, help_or_usage
+
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
 RESULTS = TOP / "results/topology"
 # A picture in the style of the topologies that is none of them.
 DATA_PATH = Path("data-path")
-FAIL, USAGE = 1, 2
 
-# QEMU device: its kind, and its PCI id as in pci=config_acs=...@pci:VENDOR:DEVICE
-DEVICES = {
-    "pcie-root-port": ("port", "1b36:000c"),
-    "x3130-upstream": ("upstream", "104c:8232"),
-    "xio3130-downstream": ("downstream", "104c:8233"),
-    "pxb-pcie": ("host", "1b36:000b"),
-    "pcie-pci-bridge": ("pci", "1b36:000e"),
-    "pci-testdev": ("filler", ""),
-    "ivshmem-plain": ("exporter", ""),
-    "edu": ("importer", ""),
-    "intel-iommu": ("iommu", ""),
-    "amd-iommu": ("iommu", ""),
-    "virtio-iommu-pci": ("iommu", ""),
-}
+# QEMU device: its kind
+DEVICES = {"pcie-root-port": "port", "x3130-upstream": "upstream", "xio3130-downstream": "downstream", "pxb-pcie": "host",
+           "pcie-pci-bridge": "pci", "pci-testdev": "filler", "ivshmem-plain": "exporter", "edu": "importer",
+           "intel-iommu": "iommu", "amd-iommu": "iommu", "virtio-iommu-pci": "iommu"}
 IOMMU = {"intel-iommu": "Intel IOMMU", "amd-iommu": "AMD IOMMU", "virtio-iommu-pci": "virtio IOMMU"}
 BRIDGES = ("port", "upstream", "downstream", "host", "pci")
 # What test_hmm takes.
 EXPORTERS, IMPORTERS = 2, 4
-# The only bridge of QEMU with an ACS capability.
-HAS_ACS = "pcie-root-port"
+# The only bridge of QEMU with an ACS capability, and the words on the kernel command line by which all of them redirect.
+HAS_ACS, REDIRECT = "pcie-root-port", "config_acs=xxx11xx@pci:1b36:c"
 
 FONT = "DejaVu Sans"
 INK, LINE, PAPER = "#1f2328", "#8c959f", "#ffffff"
@@ -65,7 +55,7 @@ class Wrong(Exception):
 class Device:
     def __init__(self, qemu, properties, parent):
         self.qemu, self.parent = qemu, parent
-        self.kind, self.pci_id = DEVICES[qemu]
+        self.kind = DEVICES[qemu]
         self.id = properties.get("id", "")
         self.properties = properties
         self.children = []
@@ -173,29 +163,8 @@ class Topology:
         return self.iommu_on() and not {"iommu=pt", "iommu.passthrough=1"} & set(self.append.split())
 
     def redirects(self, device):
-        """Does the port redirect (ACS)? With an IOMMU the kernel turns this on everywhere, unless config_acs changes it."""
-        if device.qemu != HAS_ACS:
-            return False
-        for option in re.findall(r"config_acs=([^,\s\"]*)", self.append):
-            flags = ""
-            for entry in option.split(";"):
-                flags, _, which = entry.rpartition("@") if "@" in entry else (flags, "", entry)
-                if self.matches(device, which):
-                    # Request and completion redirect, egress control; the last character is bit 0.
-                    bits = flags.rjust(7, "x")[::-1]
-                    return "1" in (bits[2], bits[3], bits[5])
-        return self.iommu_on()
-
-    @staticmethod
-    def matches(device, which):
-        if which.startswith("pci:"):
-            return all(int(a, 16) in (0, int(b, 16)) for a, b in zip(which[4:].split(":"), device.pci_id.split(":")))
-        bdf = re.fullmatch(r"(?:[0-9a-f]+:)?([0-9a-f]+):([0-9a-f.]+(?:/[0-9a-f.]+)*)", which, re.I)
-        if not bdf:
-            raise Wrong(f"config_acs: {which} is neither pci:VENDOR:DEVICE nor BUS:DEVICE.FUNCTION[/...]")
-        slots = [int(p.split(".")[0], 16) for p in bdf[2].split("/")]
-        devices = [device, *device.up()][::-1][-len(slots):]
-        return int(bdf[1], 16) == devices[0].bus and slots == [d.slot for d in devices]
+        """Does the port redirect (ACS)? With an IOMMU the kernel turns this on everywhere."""
+        return device.qemu == HAS_ACS and (self.iommu_on() or REDIRECT in self.append)
 
     def meet(self, exporter, importer):
         """The bridge that forwards between the two devices, found like in calc_map_type_and_dist(), or the reason why none does."""
@@ -217,6 +186,8 @@ class Topology:
             raise Wrong(f"{len(self.verdicts)} verdicts for {len(self.exporters)} exporters")
         if bool(self.exporters) != bool(self.importers):
             raise Wrong("exporters without importers, or importers without exporters")
+        if "config_acs" in self.append.replace(REDIRECT, ""):
+            raise Wrong(f"of config_acs only {REDIRECT} is known to scripts/topology.py")
         shape = self.keys.get("shape", "direct")
         if self.exporters and (shape == "iova") != self.translates():
             raise Wrong(f"shape={shape}, but {'an' if self.translates() else 'no'} IOMMU translates")
@@ -431,9 +402,6 @@ def draw(dot):
 
 
 def main(args):
-    if args == ["--help"]:
-        print(__doc__.strip())
-        return 0
     if args[:1] == ["--dot"] and len(args) == 2:
         try:
             print(Topology(Path(args[1])).dot(), end="")
@@ -441,8 +409,7 @@ def main(args):
             return complain(f"{args[1]}: {e}")
         return 0
     if args not in ([], ["--check"]):
-        print(__doc__.strip(), file=sys.stderr)
-        return USAGE
+        return help_or_usage(__doc__, args)
     if not args and not shutil.which("dot"):
         complain("no dot: apt-get install graphviz")
         return USAGE

@@ -23,18 +23,16 @@ base=$BUILD/base
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 
-tmp=$(mktemp -d "$BUILD/.tree.XXXXXX")
+scratch "$BUILD"
 keep=
 cleanup() {
 	[ -z "$keep" ] || {
 		kgit "$tree" am --quit 2>/dev/null || true
 		kgit "$tree" reset -q --hard "$keep"
 	}
-	rm -rf "$tmp"
+	end_scratch
 }
 trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
 
 if [ ! -d "$tree/.git" ]; then
 	step "tree: checking out build/tree"

@@ -28,7 +28,7 @@ If COMMAND is /suites/SUITE/run, these optional files in its suite folder change
             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
             line (default: 3)
   qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
-            them. scripts/qemu.sh downloads it if necessary
+            them. scripts/tool.sh downloads it if necessary
   importer, exporter
             programs that replace each importer (edu) or exporter of the topology. A
             program gets a socket and the arguments of the run. On the socket it must
@@ -244,7 +244,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	*) die "ACCEL=$accel: must be tcg or kvm" ;;
 	esac
 	qemu_binary=${QEMU:-qemu-system-x86_64}
-	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/qemu.sh" "$qemu_least")
+	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/tool.sh" qemu "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
 		die "$qemu_binary --version fails"
@@ -267,11 +267,172 @@ limits() {
 	silence_timeout=$((${SILENCE_TIMEOUT:-300} * slowdown))
 }
 
+# within TENTHS COMMAND...: wait until the command succeeds, at most this time
+within() {
+	local i
+	for ((i = 0; i < $1; i++)); do
+		! "${@:2}" || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# start_devices ARGUMENT...: devices that are processes start before QEMU. They end when QEMU ends.
+start_devices() {
+	local socket program
+	devices=()
+	for socket in "${sockets[@]}"; do
+		program=$importer
+		[[ $socket != */exporter* ]] || program=$exporter
+		setpriv --pdeathsig KILL "$program" "$socket" "$@" >"$part/${socket##*/}.log" 2>&1 </dev/null &
+		devices+=($!)
+		within 600 test -S "$socket" || die "$program has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
+	done
+}
+
+# end_devices: say in $device_why if one has failed
+end_devices() {
+	local i rc name
+	device_why=''
+	for i in "${!devices[@]}"; do
+		# A device to which QEMU never connected would wait for ever.
+		within 100 test ! -d "/proc/${devices[i]}" || kill -KILL "${devices[i]}" 2>/dev/null || true
+		rc=0
+		wait "${devices[i]}" || rc=$?
+		name=${sockets[i]##*/}
+		[ $rc -eq 0 ] || device_why="$name ended with $rc: $(grep -m 1 -E 'VIOLATION|IOMMU fault|status|unknown' "$part/$name.log" || tail -n 1 "$part/$name.log")"
+	done
+}
+
+# QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. The FIFO is opened for reading, too, so that opening does
+# not wait for QEMU, and writing does not fail after its end.
+start_monitor() {
+	monitor=$part/monitor asked=0 monitor_why=''
+	mkfifo "$monitor.in"
+	: >"$monitor.out"
+	exec {to_monitor}<>"$monitor.in"
+	# QEMU requires this command before all others.
+	qmp qmp_capabilities
+}
+
+# qmp COMMAND [ARGUMENTS]: send a command to the monitor
+qmp() {
+	printf '{"execute":"%s","arguments":{%s}}\n' "$1" "${2:-}" >&"$to_monitor"
+	asked=$((asked + 1))
+}
+
+# ask_monitor COMMAND: a request of the guest. Only device_del is allowed, because the monitor can access files of the host.
+ask_monitor() {
+	if [[ $1 =~ ^device_del\ ([A-Za-z0-9_-]+)$ ]]; then
+		qmp device_del "\"id\":\"${BASH_REMATCH[1]}\""
+	else
+		monitor_why="the guest may not ask this of the monitor: $1"
+	fi
+}
+
+# end_monitor: say in $monitor_why what was refused or not answered
+end_monitor() {
+	local refused
+	exec {to_monitor}>&-
+	tr -d '\r' <"$monitor.out" >"$monitor.log"
+	rm "$monitor.in" "$monitor.out"
+	if refused=$(grep -m 1 '^{"error":' "$monitor.log"); then
+		refused=${refused#*'"desc": "'}
+		monitor_why="QEMU's monitor refused: ${refused%%'"}'*}"
+	elif [ "$(grep -c '^{"return":' "$monitor.log")" -lt "$asked" ]; then
+		: "${monitor_why:="QEMU's monitor did not answer: see monitor.log"}"
+	fi
+}
+
+# run_qemu: copy the console to $console until QEMU has ended with $qemu_status. Times are tenths of a second since its start.
+run_qemu() {
+	local stage=boot limit=$boot_timeout since=0 left wait rc line
+	up='' first_test='' why='' panic='' now=0
+	exec {log}>"$console"
+	# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit. --pdeathsig: QEMU ends with this
+	# script, however the script ends.
+	start=${EPOCHREALTIME/[.,]/}
+	exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
+		-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor,mode=control </dev/null 2>"$part/qemu.err")
+	pid=$!
+	while :; do
+		left=$((limit - (now - since) / 10))
+		[ $left -gt 0 ] || {
+			why="$stage took longer than $limit s"
+			break
+		}
+		wait=$((left < silence_timeout ? left : silence_timeout))
+		rc=0
+		IFS= read -r -t "$wait" -u "$serial" line || rc=$?
+		now=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
+		line=${line%$'\r'}
+		# At the end, or at a time limit, the line may be incomplete.
+		[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >&"$log"
+		case $line in
+		*'] guest: up'*)
+			[ -n "$up" ] || {
+				up=$now
+				stage='the test' limit=$test_timeout since=$now
+				# A boot in virtual time tells nothing about this machine.
+				[ -f "$kdir/boot" ] || [ -n "$icount" ] || echo "$up" >"$kdir/boot"
+			}
+			;;
+		*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;
+		*'] monitor: '*) ask_monitor "${line#*'] monitor: '}" ;;
+		*'] Kernel panic - not syncing'*)
+			# panic=-1 ends QEMU after the call trace. A panic before the command line is parsed would hang.
+			panic=${line#*] } stage='the end after the panic' limit=10 since=$now
+			;;
+		esac
+		[ $rc -ne 1 ] || break
+		if [ $rc -gt 128 ] && [ "$wait" -lt "$left" ]; then
+			why="no line on the console for $wait s ($stage)"
+			break
+		fi
+	done
+	[ -z "$why" ] || {
+		# Ask where the processors of a hanging guest are.
+		qmp human-monitor-command '"command-line":"info registers -a"' 2>/dev/null
+		within 50 grep -q 'RIP=' "$monitor.out" || true
+		why+=" ($(grep -o 'RIP=[0-9a-f]*' "$monitor.out" | xargs || true))"
+		kill -KILL "$pid" 2>/dev/null || true
+	}
+	qemu_status=0
+	wait "$pid" || qemu_status=$?
+	pid=
+	exec {serial}<&- {log}>&-
+}
+
+# judge: set code, why and guest_status
+judge() {
+	guest_status=''
+	if [ -n "$panic" ]; then
+		code=$EX_PANIC why=$panic
+	elif [ -n "$why" ]; then
+		code=$EX_TIMEOUT
+	elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
+		# The code of isa-debug-exit: see leave() in selftests/guest/init.
+		code=0 guest_status=$(((qemu_status - 33) / 2))
+		why=${device_why:-$monitor_why}
+		[ -z "$why" ] || code=$EX_FAIL
+	elif [ ! -s "$console" ]; then
+		code=$EX_USAGE why="QEMU did not start (status $qemu_status): $(tail -n 1 "$part/qemu.err")"
+	else
+		code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
+	fi
+	local rc=0
+	"$TOP/scripts/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
+	if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
+		code=$EX_USAGE why=$(cat "$part/scan.err")
+	fi
+}
+
 slowdown=${SLOWDOWN:-1}
 case $slowdown in '' | *[!0-9]* | 0) die "SLOWDOWN=$slowdown: a whole number, 1 or more" ;; esac
 
-verb=${1:-}
-[ $# -eq 0 ] || shift
+arguments 1 999 '' "$@"
+verb=$1
+shift
 append_more='' quiet='' suite=run dir='' socket_dir='' sockets=()
 case $verb in
 boot)
@@ -285,14 +446,7 @@ boot)
 	exit
 	;;
 run) ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
+*) wrong_usage ;;
 esac
 
 while getopts qo:a: opt; do
@@ -300,17 +454,11 @@ while getopts qo:a: opt; do
 	q) quiet=yes ;;
 	o) dir=$(realpath -m -- "$OPTARG") ;;
 	a) append_more=$OPTARG ;;
-	*)
-		usage >&2
-		exit "$EX_USAGE"
-		;;
+	*) wrong_usage ;;
 	esac
 done
 shift $((OPTIND - 1))
-[ $# -ge 3 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-}
+[ $# -ge 3 ] || wrong_usage
 case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain words: $*" ;; esac
 
 [[ $3 != /suites/*/* ]] || suite=$(basename "$(dirname "$3")")
@@ -319,17 +467,13 @@ repeat=$*
 shift 2
 [ -n "$dir" ] || dir=$(results_dir "$kernel" "$topology_name" "$suite" "${*:2}")
 qemu_command "$@"
-
-say() {
-	[ -n "$quiet" ] || echo "$*"
-}
-say "QEMU $qemu_version, $accel_words, kernel $kernel, topology $topology_name: $description"
+[ -n "$quiet" ] || echo "QEMU $qemu_version, $accel_words, kernel $kernel, topology $topology_name: $description"
 
 # Results are written to a temporary folder, which is renamed at the end.
 [ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: contains other files than results"
 mkdir -p "$(dirname "$dir")"
 part=$(mktemp -d "$dir.part.XXXXXX")
-pid=
+console=$part/console.log pid=
 # shellcheck disable=SC2317 # called by the trap
 cleanup() {
 	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
@@ -342,151 +486,16 @@ trap 'exit 143' TERM
 qemu_script "${@:2}" >"$part/qemu.sh"
 chmod +x "$part/qemu.sh"
 cp "$kdir/config" "$part/config"
-console=$part/console.log
-exec {log}>"$console"
-# QEMU reads MONITOR.in and writes MONITOR.out, which may be a file. The FIFO is opened for reading, too, so that opening does
-# not wait for QEMU, and writing does not fail after its end.
-monitor=$part/monitor asked=0 monitor_why=''
-mkfifo "$monitor.in"
-: >"$monitor.out"
-exec {to_monitor}<>"$monitor.in"
+start_monitor
+start_devices "${@:2}"
+run_qemu
+end_monitor
+end_devices
+judge
 
-# qmp COMMAND [ARGUMENTS]: send a command to the monitor
-qmp() {
-	printf '{"execute":"%s","arguments":{%s}}\n' "$1" "${2:-}" >&"$to_monitor"
-	asked=$((asked + 1))
-}
-# QEMU requires this command before all others.
-qmp qmp_capabilities
-
-# ask_monitor COMMAND: a request of the guest. Only device_del is allowed, because the monitor can access files of the host.
-ask_monitor() {
-	if [[ $1 =~ ^device_del\ ([A-Za-z0-9_-]+)$ ]]; then
-		qmp device_del "\"id\":\"${BASH_REMATCH[1]}\""
-	else
-		monitor_why="the guest may not ask this of the monitor: $1"
-	fi
-}
-
-# Devices that are processes start before QEMU. They end when QEMU ends.
-devices=()
-for socket in "${sockets[@]}"; do
-	program=$importer
-	[[ $socket != */exporter* ]] || program=$exporter
-	setpriv --pdeathsig KILL "$program" "$socket" "${@:2}" >"$part/${socket##*/}.log" 2>&1 </dev/null &
-	devices+=($!)
-	for ((i = 0; i < 600; i++)); do
-		[ ! -S "$socket" ] || break
-		sleep 0.1
-	done
-	[ -S "$socket" ] || die "$program has no socket: $(tail -n 1 "$part/${socket##*/}.log")"
-done
-
-# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit. --pdeathsig: QEMU ends with this
-# script, however the script ends.
-start=${EPOCHREALTIME/[.,]/}
-exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
-	-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor,mode=control </dev/null 2>"$part/qemu.err")
-pid=$!
-
-# Times are tenths of a second since the start of QEMU.
+# tenths N: in seconds
 tenths() { [ -z "$1" ] || echo $(($1 / 10)).$(($1 % 10)); }
-stage=boot limit=$boot_timeout since=0 up='' first_test='' why='' panic='' now=0
-while :; do
-	left=$((limit - (now - since) / 10))
-	[ $left -gt 0 ] || {
-		why="$stage took longer than $limit s"
-		break
-	}
-	wait=$((left < silence_timeout ? left : silence_timeout))
-	rc=0
-	IFS= read -r -t "$wait" -u "$serial" line || rc=$?
-	now=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
-	line=${line%$'\r'}
-	# At the end, or at a time limit, the line may be incomplete.
-	[ $rc -ne 0 ] && [ -z "$line" ] || printf '%s\n' "$line" >&"$log"
-	case $line in
-	*'] guest: up'*)
-		[ -n "$up" ] || {
-			up=$now
-			stage='the test' limit=$test_timeout since=$now
-			# A boot in virtual time tells nothing about this machine.
-			[ -f "$kdir/boot" ] || [ -n "$icount" ] || echo "$up" >"$kdir/boot"
-		}
-		;;
-	*'] ktap: '*'TAP version '*) [ -n "$first_test" ] || first_test=$now ;;
-	*'] monitor: '*) ask_monitor "${line#*'] monitor: '}" ;;
-	*'] Kernel panic - not syncing'*)
-		# panic=-1 ends QEMU after the call trace. A panic before the command line is parsed would hang.
-		panic=${line#*] } stage='the end after the panic' limit=10 since=$now
-		;;
-	esac
-	[ $rc -ne 1 ] || break
-	if [ $rc -gt 128 ] && [ "$wait" -lt "$left" ]; then
-		why="no line on the console for $wait s ($stage)"
-		break
-	fi
-done
-[ -z "$why" ] || {
-	# Ask where the processors of a hanging guest are.
-	qmp human-monitor-command '"command-line":"info registers -a"' 2>/dev/null
-	for ((i = 0; i < 50; i++)); do
-		! grep -q 'RIP=' "$monitor.out" || break
-		sleep 0.1
-	done
-	why+=" ($(grep -o 'RIP=[0-9a-f]*' "$monitor.out" | xargs || true))"
-	kill -KILL "$pid" 2>/dev/null || true
-}
-qemu_status=0
-wait "$pid" || qemu_status=$?
-pid=
-exec {serial}<&- {log}>&- {to_monitor}>&-
-tr -d '\r' <"$monitor.out" >"$monitor.log"
-rm "$monitor.in" "$monitor.out"
-if refused=$(grep -m 1 '^{"error":' "$monitor.log"); then
-	refused=${refused#*'"desc": "'}
-	monitor_why="QEMU's monitor refused: ${refused%%'"}'*}"
-elif [ "$(grep -c '^{"return":' "$monitor.log")" -lt "$asked" ]; then
-	: "${monitor_why:="QEMU's monitor did not answer: see monitor.log"}"
-fi
-
-device_why=''
-for i in "${!devices[@]}"; do
-	# A device to which QEMU never connected would wait for ever.
-	for ((n = 0; n < 100; n++)); do
-		kill -0 "${devices[i]}" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill -KILL "${devices[i]}" 2>/dev/null || true
-	rc=0
-	wait "${devices[i]}" || rc=$?
-	name=${sockets[i]##*/}
-	[ $rc -eq 0 ] || device_why="$name ended with $rc: $(grep -m 1 -E 'VIOLATION|IOMMU fault|status|unknown' "$part/$name.log" || tail -n 1 "$part/$name.log")"
-done
-
-guest_status=''
-if [ -n "$panic" ]; then
-	code=$EX_PANIC why=$panic
-elif [ -n "$why" ]; then
-	code=$EX_TIMEOUT
-elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then
-	# The code of isa-debug-exit: see leave() in selftests/guest/init.
-	code=0 guest_status=$(((qemu_status - 33) / 2))
-	why=${device_why:-$monitor_why}
-	[ -z "$why" ] || code=$EX_FAIL
-elif [ ! -s "$console" ]; then
-	code=$EX_USAGE why="QEMU did not start (status $qemu_status): $(tail -n 1 "$part/qemu.err")"
-else
-	code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
-fi
-
 sed -n 's/^\(\[[^]]*\]\)* ktap: //p' "$console" >"$part/ktap"
-rc=0
-"$TOP/scripts/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
-if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
-	code=$EX_USAGE why=$(cat "$part/scan.err")
-fi
-
 code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
 	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
 	start="$(date -u -d "@$((start / 1000000))" -Is)" folder="${dir#"$TOP/"}" \

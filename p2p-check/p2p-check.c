@@ -70,7 +70,8 @@ static const struct known {
 	unsigned int vendor, first, last;
 	const char *text;
 } rdmas[] = {
-	{ 0x15b3, 0x1003, 0x1010, "mlx4" },    { 0x15b3, 0x1011, 0xffff, "mlx5" },
+	{ 0x15b3, 0x1003, 0x1010, "mlx4" },    { 0x15b3, 0x6340, 0x6778, "mlx4" },
+	{ 0x15b3, 0x1011, 0xffff, "mlx5" },    { 0x1dd8, 0x1002, 0x1003, "ionic" },
 	{ 0x14e4, 0x16c0, 0x16ff, "bnxt_re" }, { 0x14e4, 0x1750, 0x1819, "bnxt_re" },
 	{ 0x8086, 0x1591, 0x159b, "irdma" },   { 0x8086, 0x188a, 0x1898, "irdma" },
 	{ 0x8086, 0x12d1, 0x12de, "irdma" },   { 0x8086, 0x37cc, 0x37d3, "irdma" },
@@ -276,10 +277,16 @@ static void read_dump(void)
 		err(USAGE, "%s", dump);
 	while (getline(&line, &size, f) >= 0) {
 		line[strcspn(line, "\r\n")] = 0;
-		s = address(line, " ", a);
+		s = line;
+		/* A byte order mark */
+		if (!n_devs && !strncmp(s, "\xef\xbb\xbf", 3))
+			s += 3;
+		s = address(s, " ", a);
 		if (s) {
 			d = add(a[0], a[1], a[2], a[3]);
 			d->text = text("%.100s", s + 1);
+		} else if (!n_devs && sscanf(line, "%4x: %2x", &at, &a[0]) == 2) {
+			errx(USAGE, "%s: the beginning of the dump is missing", dump);
 		} else if (!*line) {
 			d = NULL;
 		} else if (d && sscanf(line, "%4x:%n", &at, &n) == 1 &&
@@ -551,7 +558,8 @@ static enum answer listed(long root, bool same)
 		if (hosts[i].vendor == d->vendor &&
 		    (hosts[i].device == ANY_ID || hosts[i].device == (int)d->device))
 			return same || !(hosts[i].flags & REQ_SAME_HOST_BRIDGE) ? YES : NO;
-	return NO;
+	/* The dump may lack the device 00.0. */
+	return dump && d->devfn ? MAYBE : NO;
 }
 
 static struct dev *top(struct dev *d)
@@ -718,8 +726,11 @@ static void say_host(long root, bool same)
 		    "its first device, %s, is neither 00.0 nor a root port.",
 		    root >> 8, root & 0xff, d->name);
 	else if (d)
-		say("The host bridge of root bus %04lx:%02lx is known by %s, %04x:%04x: %s.",
+		say("The kernel knows the host bridge of root bus %04lx:%02lx by %s, %04x:%04x: %s.",
 		    root >> 8, root & 0xff, d->name, d->vendor, d->device, why);
+	if (d && d->devfn && express_type(d) == ROOT_PORT && listed(root, same) == MAYBE)
+		say("But the dump may lack the device %04lx:%02lx:00.0, by which the kernel would know it.",
+		    root >> 8, root & 0xff);
 }
 
 static void reasons(const struct pair *p)
@@ -770,8 +781,22 @@ static void say_slot(struct dev *d, const struct dev *other)
 		}
 }
 
+/* Say that @other may be below the host bridge of @d, if the list has it for such pairs. */
+static bool say_same(struct dev *d, const struct dev *other)
+{
+	long root = top(d)->root;
+
+	if (listed(root, true) != YES)
+		return false;
+	say("Another slot: below root bus %04lx:%02lx, %s would be below the same host bridge as %s, "
+	    "for the verdict through host bridge.", root >> 8, root & 0xff, other->name, d->name);
+	return true;
+}
+
 static void advice(const struct pair *p)
 {
+	bool helps;
+
 	if (p->common && p->n_redirect) {
 		say("Boot with pci=disable_acs_redir=%s for the verdict bus address%s. "
 		    "Then no IOMMU separates these devices.",
@@ -782,8 +807,11 @@ static void advice(const struct pair *p)
 	} else if (!p->common && !p->lost) {
 		say_slot(p->a, p->b);
 		say_slot(p->b, p->a);
-		if (p->possible == NONE)
-			say("Only slots below one switch help, or another machine.");
+		if (p->possible == NONE) {
+			helps = say_same(p->a, p->b);
+			if (!say_same(p->b, p->a) && !helps)
+				say("Only slots below one switch help, or another machine.");
+		}
 	}
 	if (p->possible & BRIDGE && p->a->iommu && !strncmp(p->a->iommu, "DMA", 3))
 		say("The IOMMU translates. If transfers are slow or fail, try iommu=pt.");

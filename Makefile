@@ -148,6 +148,6 @@ list: ## print the names of suites, topologies, kernels, checks and series
 	@scripts/list.sh
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
 	@echo 'If a command fails, make prints "Error N", where N is the exit code of its script (scripts/README.md, "Exit codes"),'
 	@echo 'and make itself exits with 2, whatever N is. To get N, call the script itself: scripts/test.sh instead of make test.'

@@ -82,6 +82,7 @@ END
 	step "$out: edit it, and start it in selftests/suites/SUITE/run"
 	;;
 mutant)
+	[ -d "$BUILD/tree/.git" ] || die "no build/tree: make tree"
 	kgit "$BUILD/tree" diff --quiet && die "build/tree has no edits: break one line of the patches there first"
 	{
 		cat <<'END'

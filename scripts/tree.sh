@@ -23,6 +23,12 @@ base=$BUILD/base
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 
+mkdir -p "$BUILD"
+exec 7>"$BUILD/tree.lock"
+flock -n 7 || {
+	step "tree: waiting for another run that changes build/tree"
+	flock 7
+}
 scratch "$BUILD"
 keep=
 cleanup() {

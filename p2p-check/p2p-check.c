@@ -726,10 +726,12 @@ static void say_host(long root, bool same)
 		    "its first device, %s, is neither 00.0 nor a root port.",
 		    root >> 8, root & 0xff, d->name);
 	else if (d)
-		say("The kernel knows the host bridge of root bus %04lx:%02lx by %s, %04x:%04x: %s.",
+		say("The kernel knows the host bridge of root bus %04lx:%02lx by %s, %04x:%04x: "
+		    "%s.",
 		    root >> 8, root & 0xff, d->name, d->vendor, d->device, why);
 	if (d && d->devfn && express_type(d) == ROOT_PORT && listed(root, same) == MAYBE)
-		say("But the dump may lack the device %04lx:%02lx:00.0, by which the kernel would know it.",
+		say("But the dump may lack the device %04lx:%02lx:00.0, by which the kernel "
+		    "would know it.",
 		    root >> 8, root & 0xff);
 }
 
@@ -788,8 +790,9 @@ static bool say_same(struct dev *d, const struct dev *other)
 
 	if (listed(root, true) != YES)
 		return false;
-	say("Another slot: below root bus %04lx:%02lx, %s would be below the same host bridge as %s, "
-	    "for the verdict through host bridge.", root >> 8, root & 0xff, other->name, d->name);
+	say("Another slot: below root bus %04lx:%02lx, %s would be below the same host bridge "
+	    "as %s, for the verdict through host bridge.",
+	    root >> 8, root & 0xff, other->name, d->name);
 	return true;
 }
 

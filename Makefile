@@ -15,73 +15,73 @@ export STARTED := $(shell date +%s)
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
-all: names kernel-feature ## build the base with 1-hmm-p2p, boot six topologies or TOPOLOGIES="...", print how device memory was reached
+all: names kernel-feature ## build the base with 1-hmm-p2p, boot it on six topologies
 	@scripts/run.sh
 
 # A wrong name is an error before anything is built.
 names:
 	@scripts/list.sh --check
 
-demo: names kernel-normal ## let GPU and adapter take turns, without and with the P2P flag, and print what is copied
+demo: names kernel-normal ## GPU and adapter take turns; print what is copied
 	@scripts/run.sh demo
 
 # Only the kernels that these tests need.
-test: names ## run all tests, or those of SUITES="hmm ..." TOPOLOGIES="switch ..."
+test: names ## run the tests [SUITES="hmm ..."] [TOPOLOGIES="switch ..."]
 	@kernels=$$(scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-check: names tree ## check the patches: all checks, or CHECKS="form gcc ...", or CHECKS=fast
+check: names tree ## check the patches [CHECKS="form gcc ..." or CHECKS=fast]
 	@scripts/check.sh "$(CHECKS)"
 
 check-self: names tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
-mutants: names tree ## break the patches at one place after the other, and print which test notices: all mutants, or MUTANTS="..."; continues where it stopped
+mutants: names tree ## break the patches; which test notices? [MUTANTS="..."]
 	@scripts/mutants.py $(MUTANTS)
 
-mutants-sample: tree ## the same as mutants, for N random places in lines that the patches add: N=40 SEED=1 FILES=mm/hmm.c
+mutants-sample: tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
-bench: kernel-normal kernel-unpatched ## measure what the patches cost and save, in guest instructions
+bench: kernel-normal kernel-unpatched ## measure in guest instructions what the patches cost
 	@scripts/bench.py
 
-bench-compare: ## compare the last `make bench` with the one before, or with FILE=raw.json
+bench-compare: ## compare with the last make bench [FILE=raw.json]
 	@scripts/bench.py compare $(FILE)
 
 # -k: also run the tests if mutants survive.
-soak: names ## run the mutants, and the tests that take too long for make test; continues where it stopped (FRESH=1: from the beginning)
+soak: names ## mutants and long tests; continues [FRESH=1: does not]
 	@$(MAKE) -k mutants soak-runs
 
 soak-runs: names
 	@kernels=$$(LIST=soak scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-boot: names kernel-normal ## start a shell in a guest: TOPOLOGY=switch
+boot: names kernel-normal ## start a shell in a guest [TOPOLOGY=switch]
 	@scripts/vm.sh boot "$(TOPOLOGY)"
 
-apply: ## put the series on a new branch of your git tree: KERNEL_TREE=dir [SERIES="1-hmm-p2p 1-rdma-fixes"] [BRANCH=hmm-p2p]
+apply: ## patch your git tree: KERNEL_TREE=dir [SERIES=] [BRANCH=]
 	@scripts/apply.sh
 
-mbox: ## write the mails of the series, without sending them: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=...] [REVISION=2]
+mbox: ## write mails: SUBMITTER="Name <mail>" KERNEL_TREE=dir
 	@scripts/mbox.sh
 
-deb: tree ## build Debian packages of the patched kernel: [CONFIG=file of a distribution] [DRY_RUN=1]
+deb: tree ## build kernel packages [CONFIG=file] [DRY_RUN=1]
 	@scripts/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
 
-refresh: ## try to apply the series to other kernels: BASE="7.2 7.3@trixie-backports", a tarball, or dir@commit
+refresh: ## apply to other kernels: BASE="7.2 v7.1 dir@commit"
 	@scripts/refresh.sh $(BASE)
 
-refresh-page: ## write the results of make refresh to MAINTAINERS-notes/refresh.md
+refresh-page: ## write the results of make refresh to its page
 	@scripts/refresh.sh --page
 
-tree: base ## make build/tree: the base with the series, one commit per patch
+tree: base ## make build/tree: the base and a commit for each patch
 	@scripts/tree.sh
 
 export: ## write the commits of build/tree back to patches/
 	@scripts/export.sh
 	@scripts/series-page.py
 
-series-page: ## write the table and the picture of patches/README.md (needs graphviz)
+series-page: ## write table and picture of patches/README.md
 	@scripts/series-page.py
 
 kernels: kernel-feature kernel-normal kernel-debug ## build the kernels of make test
@@ -113,41 +113,41 @@ base: deps
 deps:
 	@scripts/deps.sh
 
-p2p-check: ## build p2p-check, which says whether peer-to-peer DMA works on a machine: build/p2p-check --help
+p2p-check: ## build p2p-check: does peer-to-peer DMA work here?
 	@mkdir -p build
 	$(CC) -O2 -Wall -Wextra -o build/p2p-check p2p-check/p2p-check.c
 
-topology: ## draw the topologies: results/topology, selftests/pictures (needs graphviz)
+topology: ## draw the topologies
 	@scripts/topology.py
 
-report: ## write the last results as a page: results/report/index.html
+report: ## write the last results as a page
 	@scripts/report.py
 
-check-scripts: ## check our own files: shellcheck, shfmt, licences, pictures, dead references in the documentation
+check-scripts: ## check scripts, texts and pictures of this project
 	@scripts/check-scripts.sh
 
-clean: ## remove build/ and results/ (refused while build/tree has work that is not in patches/)
+clean: ## remove build/ and results/, but no work in build/tree
 	@scripts/clean.sh
 
-distclean: ## like clean, and also remove the cache: the base, ccache, QEMU 11 and other downloads
+distclean: ## also remove the cache: base, ccache, downloads
 	@scripts/clean.sh --all
 
-container: ## build a container image of Debian 13, and start a shell there: for machines without Debian (podman or docker)
+container: ## start a shell in Debian 13, with podman or docker
 	@scripts/container.sh
 
-new-topology: ## write a commented template to selftests/topologies: NAME=...
+new-topology: ## write a template of a topology: NAME=...
 	@scripts/new.sh topology "$(NAME)"
 
-new-test: ## write a commented template to selftests/programs: NAME=...
+new-test: ## write a template of a test program: NAME=...
 	@scripts/new.sh test "$(NAME)"
 
-new-mutant: ## write the edits in build/tree as a mutant to selftests/mutants, and undo them: NAME=...
+new-mutant: ## make a mutant of the edits in build/tree: NAME=...
 	@scripts/new.sh mutant "$(NAME)"
 
-list: ## print the names of suites, topologies, kernels, checks and series
+list: ## print the names of suites, topologies, kernels, checks
 	@scripts/list.sh
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
-	@echo 'If a command fails, make prints "Error N", where N is the exit code of its script (scripts/README.md, "Exit codes"),'
-	@echo 'and make itself exits with 2, whatever N is. To get N, call the script itself: scripts/test.sh instead of make test.'
+	@echo 'More: scripts/NAME.sh --help. If one fails, make prints "Error N", and exits'
+	@echo 'with 2. N is the exit code of its script (scripts/README.md, "Exit codes").'

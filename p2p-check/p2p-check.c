@@ -805,6 +805,8 @@ static void advice(const struct pair *p)
 		    "Then no IOMMU separates these devices.",
 		    names(p->redirect, p->n_redirect, ";"),
 		    p->dark ? ", unless a port that is not known redirects, too" : "");
+		if (p->n_redirect > 1)
+			say("In the configuration of GRUB write \\; because ; ends a command there.");
 		say("The kernel sets ACS if an IOMMU is on, also with iommu=pt. "
 		    "A BIOS can have a setting for it, too.");
 	} else if (!p->common && !p->lost) {

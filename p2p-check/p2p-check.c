@@ -277,6 +277,7 @@ static void read_dump(void)
 		err(USAGE, "%s", dump);
 	while (getline(&line, &size, f) >= 0) {
 		line[strcspn(line, "\r\n")] = 0;
+		n = 0;
 		s = line;
 		/* A byte order mark */
 		if (!n_devs && !strncmp(s, "\xef\xbb\xbf", 3))
@@ -289,7 +290,7 @@ static void read_dump(void)
 			errx(USAGE, "%s: the beginning of the dump is missing", dump);
 		} else if (!*line) {
 			d = NULL;
-		} else if (d && sscanf(line, "%4x:%n", &at, &n) == 1 &&
+		} else if (d && sscanf(line, "%4x:%n", &at, &n) == 1 && n &&
 			   isxdigit((unsigned char)*line)) {
 			/* A gap ends what is known. */
 			for (s = line + n; at == d->len && at < sizeof(d->config); s += 3) {
@@ -806,7 +807,8 @@ static void advice(const struct pair *p)
 		    names(p->redirect, p->n_redirect, ";"),
 		    p->dark ? ", unless a port that is not known redirects, too" : "");
 		if (p->n_redirect > 1)
-			say("In the configuration of GRUB write \\; because ; ends a command there.");
+			say("In the configuration of GRUB write \\; because ; ends a command "
+			    "there.");
 		say("The kernel sets ACS if an IOMMU is on, also with iommu=pt. "
 		    "A BIOS can have a setting for it, too.");
 	} else if (!p->common && !p->lost) {

@@ -23,7 +23,6 @@ base=$BUILD/base
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 
-mkdir -p "$BUILD"
 exec 7>"$BUILD/tree.lock"
 flock -n 7 || {
 	step "tree: waiting for another run that changes build/tree"

@@ -271,7 +271,7 @@ static inline long nouveau_mirror(unsigned long request, char *addr, char *buf, 
 	uint32_t *words = (uint32_t *)buf;
 
 	if (request == HMM_DMIRROR_MIGRATE_TO_DEV) {
-		if (to_vram(bench_gpu.drm, addr, npages * PAGE))
+		if (nouveau_to_vram(bench_gpu.drm, addr, npages * PAGE))
 			return -errno;
 		if (npages == 1)
 			nouveau_mirror(HMM_DMIRROR_READ, addr, buf, 1);
@@ -424,16 +424,6 @@ static inline bool well(pid_t pid)
 	int status;
 
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
-}
-
-static inline bool write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return good;
 }
 
 /* The BDF of importer 0. */

@@ -8,15 +8,11 @@
 
 #include <sys/wait.h>
 
-#include "nouveau_drm.h"
+#include "nouveau-migrate.h"
 
 #define SEED 5
 
 /* ---- nouveau, and the back door of its GPU (selftests/models/pascal/door.h) ---- */
-
-/* The kernel's own buffers are there. */
-#define HOLE ((void *)(64UL << 30))
-#define HOLE_SIZE (4UL << 30)
 
 enum { GP_CHID, GP_OP = 4, GP_VA = 8, GP_LEN = 0x10, GP_STATUS = 0x14, GP_DATA = 0x1000 };
 enum { GP_COPIED_BYTES = 0x800 + 9 * 8, GP_SIZE = 8 * 65536 };
@@ -30,22 +26,13 @@ struct nouveau {
 	unsigned int channel;
 };
 
-static bool set(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	close(fd);
-	return good;
-}
-
 /* verb: bind or unbind. Return: the driver has done it. */
 static bool driver(const char *name, const char *bdf, const char *verb)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/%s/%s", name, verb);
-	return set(path, bdf);
+	return write_file(path, bdf);
 }
 
 /* Where BAR 1 is, as the CPU and as peers see it: in these guests both are the same. */
@@ -96,21 +83,6 @@ static bool open_nouveau(struct nouveau *n)
 		return false;
 	n->channel = c.channel;
 	return true;
-}
-
-static int to_nouveau(struct nouveau *n, void *mem, size_t size)
-{
-	struct drm_nouveau_svm_bind b = {
-		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
-				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
-			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
-				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
-		.va_start = (uintptr_t)mem,
-		.va_end = (uintptr_t)mem + size,
-		.npages = size / PAGE,
-	};
-
-	return ioctl(n->drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
 }
 
 /* What the copy engine of nouveau has moved, in either direction. */
@@ -213,7 +185,7 @@ static void map_it(struct __test_metadata *_metadata, FIXTURE_DATA(gpus) *self, 
 	size_t n = size / PAGE;
 
 	fill(mem, size, SEED);
-	ASSERT_EQ(to_nouveau(&self->nouveau, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, mem, size), 0);
 	ASSERT_EQ(pages_in_vram(mem, n), n);
 	ASSERT_EQ(gpu_copy(&self->xe, self->ram, mem, size), 0);
 	ASSERT_EQ(wrong(self->ram, size, SEED), 0);
@@ -233,7 +205,7 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(gpus) *se
 	uint64_t bytes;
 
 	fill(mem, size, SEED);
-	ASSERT_EQ(to_nouveau(&self->nouveau, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, mem, size), 0);
 	ASSERT_EQ(pages_in_vram(mem, n), n);
 	bytes = moved(&self->nouveau);
 	ASSERT_EQ(gpu_copy(&self->xe, self->ram, mem, size), 0);
@@ -275,7 +247,7 @@ TEST_F(gpus, prefetch)
 	size_t n = NPAGES;
 
 	fill(self->mem, self->size, SEED);
-	ASSERT_EQ(to_nouveau(&self->nouveau, self->mem, self->size), 0);
+	ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, self->mem, self->size), 0);
 	ASSERT_EQ(vm_bind(&self->xe, DRM_XE_VM_BIND_OP_PREFETCH, 0, (uintptr_t)self->mem,
 			  self->size, 0), 0);
 	/* The door looks at the address space of the last batch. */
@@ -342,7 +314,7 @@ static void device_atomics(struct __test_metadata *_metadata, FIXTURE_DATA(gpus)
 		map_it(_metadata, self, self->mem, self->size);
 	} else {
 		fill(self->mem, self->size, SEED);
-		ASSERT_EQ(to_nouveau(&self->nouveau, self->mem, self->size), 0);
+		ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, self->mem, self->size), 0);
 	}
 	ASSERT_EQ(madvise_xe(&self->xe, self->mem, self->size, DRM_XE_MEM_RANGE_ATTR_ATOMIC,
 			     DRM_XE_ATOMIC_DEVICE), 0);
@@ -374,7 +346,7 @@ TEST_F(gpus, one_page)
 		EXPECT_EQ(pages_in_vram(self->mem, NPAGES), NPAGES - 1);
 	ASSERT_EQ(gpu_store(&self->xe, at + 4, 78), 0);
 	EXPECT_FALSE(in_vram(at));
-	ASSERT_EQ(to_nouveau(&self->nouveau, at, PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, at, PAGE), 0);
 	EXPECT_TRUE(in_vram(at));
 	ASSERT_EQ(gpu_copy(&self->xe, self->ram, at, 8), 0);
 	EXPECT_EQ(((uint32_t *)self->ram)[0], 77);
@@ -454,7 +426,7 @@ static void *move(void *arg)
 	for (unsigned int i = 0; !m->stop; i++) {
 		char *at = m->mem + i % NPAGES * PAGE;
 
-		if (to_nouveau(m->nouveau, m->mem, m->size))
+		if (nouveau_to_vram(m->nouveau->drm, m->mem, m->size))
 			bad++;
 		bad += *(volatile uint32_t *)(at + 128) !=
 		       pattern((at + 128 - m->mem) / 4, SEED);
@@ -495,7 +467,7 @@ TEST_F_TIMEOUT(gpus, tug_of_war, 120)
 		ASSERT_EQ(gpu_store(&self->xe, self->mem + 8, i), 0);
 		/* nouveau does not take pages of another GPU: the CPU fetches them. */
 		ASSERT_EQ(*(uint32_t *)(self->mem + 8), i);
-		ASSERT_EQ(to_nouveau(&self->nouveau, self->mem, self->size), 0);
+		ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, self->mem, self->size), 0);
 		ASSERT_EQ(gpu_store(&self->xe, self->mem + 12, i), 0);
 		ASSERT_EQ(gpu_copy(&self->xe, self->ram, self->mem, self->size), 0);
 		ASSERT_EQ(((uint32_t *)self->ram)[2], i);

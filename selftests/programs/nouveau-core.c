@@ -37,7 +37,7 @@ TEST_F_TIMEOUT(push, goes_round, 120)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, LARGE, 9);
-	ASSERT_EQ(to_vram(g->drm, mem, LARGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, LARGE), 0);
 	EXPECT_EQ(pages_in_vram(mem, LARGE / PAGE), LARGE / PAGE);
 	EXPECT_EQ(wrong(mem, LARGE, 9), 0);
 }

@@ -5,19 +5,6 @@
  */
 #include "nouveau.h"
 
-static bool write_to(const char *format, const char *bdf, const char *what)
-{
-	char path[128];
-	int fd;
-	bool good;
-
-	snprintf(path, sizeof(path), format, bdf);
-	fd = open(path, O_WRONLY);
-	good = write(fd, what, strlen(what)) == (ssize_t)strlen(what);
-	close(fd);
-	return good;
-}
-
 FIXTURE(gone)
 {
 	struct gpu gpu;
@@ -40,7 +27,7 @@ FIXTURE_TEARDOWN(gone)
 TEST_F_TIMEOUT(gone, with_pages, 600)
 {
 	char *huge = map(HUGE, MADV_HUGEPAGE), *ram = map(NPAGES * PAGE, MADV_NOHUGEPAGE);
-	char bdf[BDF_SIZE];
+	char bdf[BDF_SIZE], path[64];
 	struct gpu *g = &self->gpu;
 	int status;
 	pid_t child;
@@ -50,8 +37,8 @@ TEST_F_TIMEOUT(gone, with_pages, 600)
 	ASSERT_NE(ram, MAP_FAILED);
 	fill(huge, HUGE, 2);
 	fill(ram, NPAGES * PAGE, 3);
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
-	ASSERT_EQ(to_vram(g->drm, huge, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, huge, HUGE), 0);
 	ASSERT_EQ(pages_in_vram(huge, 512), 512);
 	put(g->door, DOOR_GONE, 1);
 
@@ -62,23 +49,24 @@ TEST_F_TIMEOUT(gone, with_pages, 600)
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_TRUE(WIFSIGNALED(status));
 	EXPECT_EQ(WTERMSIG(status), SIGBUS);
-	to_vram(g->drm, ram, NPAGES * PAGE);
+	nouveau_to_vram(g->drm, ram, NPAGES * PAGE);
 	EXPECT_EQ(pages_in_vram(ram, NPAGES), 0);
 	EXPECT_EQ(wrong(ram, NPAGES * PAGE, 3), 0);
 
 	close(g->drm);
-	ASSERT_TRUE(write_to("/sys/bus/pci/drivers/nouveau/unbind%.0s", bdf, bdf));
+	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/nouveau/unbind", bdf));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	EXPECT_EQ(pages_in_vram(huge, 512), 0);
 	/* What was there is lost. No other data came in its place. */
 	EXPECT_EQ(*(uint32_t *)g->mem, 0);
 	EXPECT_EQ(*(uint32_t *)huge, 0);
 
-	ASSERT_TRUE(write_to("/sys/bus/pci/devices/%s/reset", bdf, "1"));
-	ASSERT_TRUE(write_to("/sys/bus/pci/drivers/nouveau/bind%.0s", bdf, bdf));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", bdf);
+	ASSERT_TRUE(write_file(path, "1"));
+	ASSERT_TRUE(write_file("/sys/bus/pci/drivers/nouveau/bind", bdf));
 	munmap(HOLE, HOLE_SIZE);
 	ASSERT_TRUE(open_gpu(g));
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }

@@ -47,7 +47,7 @@ static void sizes(struct __test_metadata *_metadata, struct gpu *g, int advice)
 
 		ASSERT_EQ(madvise(mem, all, MADV_DONTNEED), 0);
 		fill(mem, all, i);
-		ASSERT_EQ(to_vram(g->drm, from, n * PAGE), 0);
+		ASSERT_EQ(nouveau_to_vram(g->drm, from, n * PAGE), 0);
 		EXPECT_EQ(pages_in_vram(from, n), n);
 		EXPECT_EQ(pages_in_vram(mem, all / PAGE), n);
 		ASSERT_EQ(compare(g), 0);
@@ -76,7 +76,7 @@ static void remap(struct __test_metadata *_metadata, struct gpu *g, char *mem, s
 
 	ASSERT_NE(room, MAP_FAILED);
 	fill(mem, size, 4);
-	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + PAGE, 4), DOOR_DONE);
 	ASSERT_EQ(walk(g, mem + PAGE, &before) & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
 	ASSERT_EQ(mremap(mem, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
@@ -192,7 +192,7 @@ TEST_F(process, userfault_missing)
 	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 3 * PAGE, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), pattern(0, 3));
 	EXPECT_EQ(p.missing, 1);
-	ASSERT_EQ(to_vram(g->drm, mem, 8 * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, 8 * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(mem, 8), 1);
 	put(g->door, DOOR_DATA, 4711);
 	ASSERT_EQ(gpu(g, DOOR_STORE, mem + 5 * PAGE, 4), DOOR_DONE);
@@ -215,12 +215,12 @@ static void write_protected(struct __test_metadata *_metadata, struct gpu *g, ch
 	ASSERT_TRUE(userfault(&p, mem, size, unit, &thread));
 	for (int i = 0; i < 3; i++) {
 		if (i < 2)
-			ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+			ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 		if (i == 1)	/* the GPU can write it now */
 			ASSERT_EQ(gpu(g, DOOR_STORE, mem + PAGE, 4), DOOR_DONE);
 		ASSERT_EQ(protect(&p, mem, size), 0);
 		if (i == 2)	/* it moves as it is */
-			ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+			ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 		ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
 		ASSERT_EQ(compare(g), 0);
 		ASSERT_EQ(gpu(g, DOOR_LOAD, mem + PAGE, 4), DOOR_DONE);
@@ -230,7 +230,7 @@ static void write_protected(struct __test_metadata *_metadata, struct gpu *g, ch
 		EXPECT_EQ(p.protect, i + 1);
 		EXPECT_EQ(((uint32_t *)mem)[PAGE / 4], 4711 + i);
 		/* Now a store of the CPU, which is the usual case. */
-		ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+		ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 		((uint32_t *)mem)[PAGE / 4] = pattern(PAGE / 4, 1);
 		put(g->door, DOOR_DATA, pattern(PAGE / 4, 1));
 		ASSERT_EQ(ioctl(p.fd, UFFDIO_WRITEPROTECT,
@@ -270,14 +270,14 @@ TEST_F(process, killed)
 	ASSERT_GE(child, 0);
 	if (!child) {
 		if (munmap(HOLE, HOLE_SIZE) || !open_gpu(&other) ||
-		    to_vram(other.drm, other.mem, NPAGES / 2 * PAGE))
+		    nouveau_to_vram(other.drm, other.mem, NPAGES / 2 * PAGE))
 			_exit(1);
 		put(g->door, DOOR_HOLD, 1);
 		other.door += DOOR_SIZE;
 		begin(&other, DOOR_LOAD, other.mem, NPAGES * PAGE / 2);
 		if (write(there[1], "t", 1) != 1)
 			_exit(1);
-		to_vram(other.drm, other.mem + NPAGES / 2 * PAGE, NPAGES / 2 * PAGE);
+		nouveau_to_vram(other.drm, other.mem + NPAGES / 2 * PAGE, NPAGES / 2 * PAGE);
 		_exit(2);
 	}
 	ASSERT_EQ(read(there[0], &c, 1), 1);
@@ -289,7 +289,7 @@ TEST_F(process, killed)
 	put(g->door, DOOR_HOLD, 0);
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_TRUE(WIFSIGNALED(status));
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
@@ -377,16 +377,6 @@ TEST_F(process, killed_pager)
 	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 }
 
-static bool sysfs_set(const char *path, const char *value)
-{
-	ssize_t n = strlen(value);
-	int fd = open(path, O_WRONLY);
-	bool ok = fd >= 0 && write(fd, value, n) == n;
-
-	close(fd);
-	return ok;
-}
-
 /*
  * The machine shall sleep while the handler of GPU faults waits for a page that the process
  * provides. The process is frozen first, so the machine must stay awake.
@@ -400,12 +390,12 @@ TEST_F(process, sleep_in_fault)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	ASSERT_TRUE(userfault(&p, mem, PAGE, PAGE, NULL));
-	ASSERT_TRUE(sysfs_set("/sys/power/pm_freeze_timeout", "1000"));
-	ASSERT_TRUE(sysfs_set("/sys/module/suspend/parameters/pm_test_delay", "0"));
-	ASSERT_TRUE(sysfs_set("/sys/power/pm_test", "devices"));
+	ASSERT_TRUE(write_file("/sys/power/pm_freeze_timeout", "1000"));
+	ASSERT_TRUE(write_file("/sys/module/suspend/parameters/pm_test_delay", "0"));
+	ASSERT_TRUE(write_file("/sys/power/pm_test", "devices"));
 	begin(g, DOOR_LOAD, mem, 4);
 	ASSERT_EQ(read(p.fd, &m, sizeof(m)), (ssize_t)sizeof(m));
-	EXPECT_FALSE(sysfs_set("/sys/power/state", "freeze"));
+	EXPECT_FALSE(write_file("/sys/power/state", "freeze"));
 	EXPECT_EQ(errno, EBUSY);
 	/* The process goes on, and provides the page. */
 	EXPECT_EQ(ioctl(p.fd, UFFDIO_ZEROPAGE,
@@ -413,7 +403,7 @@ TEST_F(process, sleep_in_fault)
 		  0);
 	EXPECT_EQ(finish(g), DOOR_DONE);
 	/* A fault that was handled does not keep the machine awake. */
-	EXPECT_TRUE(sysfs_set("/sys/power/state", "freeze"));
+	EXPECT_TRUE(write_file("/sys/power/state", "freeze"));
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), pattern(0, 1));
 }
@@ -424,9 +414,9 @@ TEST_F(process, inaccessible)
 	struct gpu *g = &self->gpu;
 
 	ASSERT_EQ(mprotect(g->mem, NPAGES / 2 * PAGE, PROT_NONE), 0);
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES / 2);
-	ASSERT_EQ(to_vram(g->drm, HOLE, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, HOLE, HUGE), 0);
 	EXPECT_EQ(pages_in_vram(HOLE, HUGE / PAGE), 0);
 	ASSERT_EQ(mprotect(g->mem, NPAGES / 2 * PAGE, PROT_READ | PROT_WRITE), 0);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
@@ -534,7 +524,7 @@ static const char *act(struct mix *m)
 	case 0:
 	case 1:
 	case 2:
-		return to_vram(g->drm, mem, n * PAGE) ? "to_vram" : NULL;
+		return nouveau_to_vram(g->drm, mem, n * PAGE) ? "to_vram" : NULL;
 	case 3:
 		for (size_t p = at; p < at + n; p++)
 			if (page_wrong(m, m->mem, p))
@@ -565,7 +555,7 @@ static const char *act(struct mix *m)
 		return madvise(mem, n * PAGE, MADV_DONTNEED) ? "madvise" : NULL;
 	case 9:
 		if (mprotect(mem, n * PAGE, PROT_READ) ||
-		    (rnd(&m->random, 2) && to_vram(g->drm, mem, n * PAGE)) ||
+		    (rnd(&m->random, 2) && nouveau_to_vram(g->drm, mem, n * PAGE)) ||
 		    mprotect(mem, n * PAGE, PROT_READ | PROT_WRITE))
 			return "mprotect";
 		return NULL;
@@ -574,7 +564,7 @@ static const char *act(struct mix *m)
 		if (mremap(mem, n * PAGE, n * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, spare) != spare)
 			bad = "mremap";
 		else if (rnd(&m->random, 2))
-			to_vram(g->drm, spare, n * PAGE);
+			nouveau_to_vram(g->drm, spare, n * PAGE);
 		if (!bad && page_wrong(m, m->spare, at))
 			bad = "page at another address";
 		if (!bad &&
@@ -658,7 +648,7 @@ static void *disturb(void *arg)
 	g.door += DOOR_SIZE;
 	while (__atomic_load_n(&m->disturbed, __ATOMIC_RELAXED)) {
 		at = part(&random, &n);
-		to_vram(g.drm, m->mem + at * PAGE, n * PAGE);
+		nouveau_to_vram(g.drm, m->mem + at * PAGE, n * PAGE);
 		at = part(&random, &n);
 		pthread_mutex_lock(&m->lock);
 		if (gpu(&g, DOOR_LOAD, m->mem + at * PAGE, 4) != DOOR_DONE)
@@ -723,7 +713,7 @@ TEST_F_TIMEOUT(full, huge, 120)
 	struct gpu *g = &self->gpu;
 	size_t there, first = 0, last;
 
-	ASSERT_EQ(to_vram(g->drm, self->mem, self->size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->mem, self->size), 0);
 	there = pages_in_vram(self->mem, self->size / PAGE);
 	EXPECT_GE(there, self->size / PAGE / 4);
 	EXPECT_LT(there, self->size / PAGE);
@@ -740,10 +730,10 @@ TEST_F_TIMEOUT(full, huge, 120)
 		if (i == last)
 			break;
 	}
-	ASSERT_EQ(to_vram(g->drm, self->mem + last * HUGE, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->mem + last * HUGE, HUGE), 0);
 	EXPECT_FALSE(in_vram(self->mem + last * HUGE));
 	ASSERT_EQ(madvise(self->mem + first * HUGE, HUGE, MADV_DONTNEED), 0);
-	ASSERT_EQ(to_vram(g->drm, self->mem + last * HUGE, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->mem + last * HUGE, HUGE), 0);
 	EXPECT_EQ(pages_in_vram(self->mem + last * HUGE, 512), 512);
 	for (size_t i = 0; i < self->blocks; i++)
 		EXPECT_EQ(wrong(in_block(self, i), 64, i), i == first ? 16 : 0);
@@ -754,8 +744,8 @@ TEST_F_TIMEOUT(full, small, 120)
 {
 	struct gpu *g = &self->gpu;
 
-	ASSERT_EQ(to_vram(g->drm, self->mem, self->size), 0);
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->mem, self->size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem + PAGE, 4), DOOR_DONE);
 	EXPECT_EQ(door_word(g, 0), pattern(PAGE / 4, 1));
@@ -781,7 +771,7 @@ TEST_F_TIMEOUT(full, beside_buffers, 120)
 		ASSERT_EQ(new_buffer(&other, self->size / 8,
 				     NOUVEAU_GEM_DOMAIN_VRAM | NOUVEAU_GEM_DOMAIN_GART),
 			  0);
-	ASSERT_EQ(to_vram(g->drm, self->mem, self->size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->mem, self->size), 0);
 	there = pages_in_vram(self->mem, self->size / PAGE);
 	EXPECT_GE(there, self->size / PAGE / 4);
 	EXPECT_EQ(new_buffer(&other, self->size, NOUVEAU_GEM_DOMAIN_VRAM), ENOMEM);

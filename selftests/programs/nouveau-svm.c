@@ -59,10 +59,10 @@ TEST_F(svm, whole_chunk)
 	for (size_t i = 0; i < CHUNK; i += HUGE)
 		mem[i] = 1;
 	/* Other processes may have pages in a chunk of huge pages. */
-	ASSERT_EQ(to_vram(self->gpu.drm, mem, PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, mem, PAGE), 0);
 	before = chunks();
 	EXPECT_GE(before, 1);
-	ASSERT_EQ(to_vram(self->gpu.drm, mem, CHUNK), 0);
+	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, mem, CHUNK), 0);
 	EXPECT_EQ(pages_in_vram(mem, CHUNK / PAGE), CHUNK / PAGE);
 	EXPECT_EQ(chunks(), before);
 }
@@ -73,7 +73,7 @@ TEST_F(svm, there_and_back)
 	struct gpu *g = &self->gpu;
 	struct stats before = stats(g->door), after;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	after = stats(g->door);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_GE(after.copied_bytes - before.copied_bytes, NPAGES * PAGE);
@@ -87,7 +87,7 @@ TEST_F(svm, what_vram_holds)
 	struct gpu *g = &self->gpu;
 	uint64_t addr;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < NPAGES; i += 7) {
 		uint32_t flags, bad = 0;
 
@@ -129,7 +129,7 @@ TEST_F(svm, store)
 		char *page = g->mem + (5 + vram) * PAGE;
 
 		if (vram)
-			ASSERT_EQ(to_vram(g->drm, page, PAGE), 0);
+			ASSERT_EQ(nouveau_to_vram(g->drm, page, PAGE), 0);
 		for (int k = 0; k < 16; k++)
 			put(g->door, DOOR_DATA + 4 * k, pattern(k, 2 + vram));
 		ASSERT_EQ(gpu(g, DOOR_STORE, page + 64, 64), DOOR_DONE);
@@ -164,7 +164,7 @@ TEST_F(svm, taken_away)
 	for (int vram = 0; vram < 2; vram++) {
 		fill(g->mem, NPAGES * PAGE, 1);
 		if (vram)
-			ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+			ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 		ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4 * PAGE), DOOR_DONE);
 		ASSERT_EQ(madvise(g->mem, 2 * PAGE, MADV_DONTNEED), 0);
 		EXPECT_EQ(walk(g, g->mem, &addr) & DOOR_VALID, 0);
@@ -184,7 +184,7 @@ TEST_F(svm, huge)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
-	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, HUGE), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 5 * PAGE, 4), DOOR_DONE);
 	flags = walk(g, mem + 5 * PAGE, &addr);
 	EXPECT_EQ(flags & (DOOR_VALID | DOOR_SYSTEM), DOOR_VALID);
@@ -212,7 +212,7 @@ TEST_F(svm, cancel)
 
 TEST_F(svm, cancel_in_vram)
 {
-	ASSERT_EQ(to_vram(self->gpu.drm, self->gpu.mem, PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, self->gpu.mem, PAGE), 0);
 	cancel(_metadata, &self->gpu);
 }
 
@@ -225,7 +225,7 @@ static void was_read_only(struct __test_metadata *_metadata, struct gpu *g, char
 	struct stats before, after;
 
 	fill(mem, size, 1);
-	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 	ASSERT_EQ(mprotect(mem, size, PROT_READ), 0);
 	ASSERT_EQ(mprotect(mem, size, PROT_READ | PROT_WRITE), 0);
 	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
@@ -260,7 +260,7 @@ TEST_F(svm, forked)
 	pid_t child;
 	char c;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(pipe(stored), 0);
 	child = fork();
 	ASSERT_GE(child, 0);
@@ -287,7 +287,7 @@ static void *move(void *arg)
 {
 	struct mover *m = arg;
 
-	m->ret = to_vram(m->drm, m->mem, NPAGES * PAGE);
+	m->ret = nouveau_to_vram(m->drm, m->mem, NPAGES * PAGE);
 	return NULL;
 }
 
@@ -317,7 +317,7 @@ TEST_F(svm, burst)
 	struct gpu *g = &self->gpu, client[DOOR_CLIENTS];
 	struct stats before = stats(g->door), after;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES / 2 * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES / 2 * PAGE), 0);
 	put(g->door, DOOR_AGAIN, 1);
 	put(g->door, DOOR_SLOW, 20);
 	for (int i = 0; i < DOOR_CLIENTS; i++) {
@@ -390,7 +390,7 @@ static void behind_flush(struct __test_metadata *_metadata, struct gpu *g, char 
 	put(g->door, DOOR_DATA, 4711);
 	put(g->door, DOOR_BEHIND, 1);
 	begin(g, DOOR_STORE, mem, 4);
-	ASSERT_EQ(to_vram(g->drm, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 	EXPECT_EQ(finish(g), DOOR_DONE);
 	after = stats(g->door);
 	EXPECT_GT(after.faults, before.faults);
@@ -437,7 +437,7 @@ static void in_parts(struct __test_metadata *_metadata, struct gpu *g, bool vram
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
 	if (vram)
-		ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+		ASSERT_EQ(nouveau_to_vram(g->drm, mem, HUGE), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, mem + 9 * PAGE, 4), DOOR_DONE);
 	ASSERT_EQ(walk(g, mem, &addr) >> DOOR_SHIFT, 21);
 	ASSERT_EQ(madvise(mem + 9 * PAGE, PAGE, MADV_DONTNEED), 0);
@@ -468,7 +468,7 @@ TEST_F(svm, huge_split)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
-	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, HUGE), 0);
 	ASSERT_EQ(mprotect(mem + 9 * PAGE, PAGE, PROT_READ), 0);
 	ASSERT_EQ(pages_in_vram(mem, 512), 512);
 	for (size_t k = HUGE / 4; k--;)
@@ -551,7 +551,7 @@ TEST_F(svm, gone_during_fault)
 	struct gpu *g = &self->gpu;
 	size_t bad = 0;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(gpu(g, DOOR_LOAD, g->mem, 4), DOOR_DONE);
 	during_fault(_metadata, g, (struct range){ g->mem, PAGE }, g->mem);
 	EXPECT_EQ(*(uint32_t *)g->mem, 0);
@@ -567,7 +567,9 @@ static char *huge_in_vram(struct gpu *g)
 	if (mem == MAP_FAILED)
 		return NULL;
 	fill(mem, HUGE, 3);
-	return to_vram(g->drm, mem, HUGE) || gpu(g, DOOR_LOAD, mem, 4) != DOOR_DONE ? NULL : mem;
+	if (nouveau_to_vram(g->drm, mem, HUGE) || gpu(g, DOOR_LOAD, mem, 4) != DOOR_DONE)
+		return NULL;
+	return mem;
 }
 
 TEST_F(svm, huge_gone_during_fault)
@@ -604,7 +606,7 @@ TEST_F(svm, other_process)
 
 	ASSERT_GE(child, 0);
 	if (!child)
-		_exit(to_vram(g->drm, g->mem, PAGE) != -1 || errno != EINVAL ||
+		_exit(nouveau_to_vram(g->drm, g->mem, PAGE) != -1 || errno != EINVAL ||
 		      in_vram(g->mem));
 	ASSERT_EQ(waitpid(child, &status, 0), child);
 	EXPECT_EQ(status, 0);
@@ -707,7 +709,7 @@ TEST_F(svm, parallel)
 	ASSERT_NE(mem, MAP_FAILED);
 	for (int i = 0; i < THREADS; i++)
 		fill(mem + i * size, size, 1);
-	ASSERT_EQ(to_vram(g->drm, mem, THREADS * size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, THREADS * size), 0);
 	for (int i = 0; i < THREADS; i++) {
 		reader[i] = (struct reader){ mem + i * size, size, 0 };
 		ASSERT_EQ(pthread_create(&thread[i], NULL, read_back, &reader[i]), 0);
@@ -763,7 +765,7 @@ TEST_F(svm, beside_buffers)
 	ASSERT_EQ(pthread_create(&thread, NULL, submit, &other), 0);
 	pause_ms(500);
 	EXPECT_EQ(stats(g->door).copies, before.copies);
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	after = stats(g->door);
@@ -848,7 +850,7 @@ TEST_F(svm, no_huge_page)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, HUGE, 3);
-	ASSERT_EQ(to_vram(g->drm, mem, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, HUGE), 0);
 	ASSERT_TRUE(begin_famine());
 	EXPECT_EQ(*(uint32_t *)mem, pattern(0, 3));
 	EXPECT_EQ(pages_in_vram(mem, 512), 511);
@@ -869,15 +871,11 @@ FIXTURE(unbind)
 static bool driver(FIXTURE_DATA(unbind) *self, const char *verb)
 {
 	char path[64];
-	int fd, n = strlen(self->bdf);
 
 	close(self->gpu.drm);
 	self->gpu.drm = -1;
 	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/nouveau/%s", verb);
-	fd = open(path, O_WRONLY);
-	n = write(fd, self->bdf, n) == n;
-	close(fd);
-	return n;
+	return write_file(path, self->bdf);
 }
 
 FIXTURE_SETUP(unbind)
@@ -901,7 +899,7 @@ TEST_F(unbind, not_yet)
 {
 	struct gpu *g = &self->gpu;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	close(g->drm);
 	g->drm = -1;
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
@@ -913,8 +911,8 @@ TEST_F(unbind, with_pages)
 {
 	struct gpu *g = &self->gpu;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
-	ASSERT_EQ(to_vram(g->drm, self->huge, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->huge, HUGE), 0);
 	ASSERT_EQ(pages_in_vram(self->huge, 512), 512);
 	ASSERT_TRUE(driver(self, "unbind"));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
@@ -930,7 +928,7 @@ TEST_F(unbind, copy_there_fails)
 	struct gpu *g = &self->gpu;
 
 	put(g->door, DOOR_FAIL, 1);
-	to_vram(g->drm, g->mem, NPAGES * PAGE);
+	nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	ASSERT_TRUE(driver(self, "unbind"));
@@ -944,7 +942,7 @@ TEST_F(unbind, copy_back_fails)
 	int status;
 	pid_t child;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, PAGE), 0);
 	child = fork();
 	ASSERT_GE(child, 0);
 	if (!child) {
@@ -974,7 +972,7 @@ TEST_F(unbind, copy_back_fails_again)
 	int fd[2];
 
 	ASSERT_EQ(pipe(fd), 0);
-	ASSERT_EQ(to_vram(g->drm, self->huge, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, self->huge, HUGE), 0);
 	put(g->door, DOOR_FAIL, 1);
 	EXPECT_EQ(write(fd[1], self->huge, 1), -1);
 	EXPECT_EQ(errno, EFAULT);
@@ -1004,7 +1002,7 @@ TEST_F_TIMEOUT(unbind, page_in_use, 60)
 	int status;
 	pid_t child;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, PAGE), 0);
 	put(g->door, DOOR_FAIL, 1);
 	put(g->door, DOOR_HOLD, 1);
 	child = fork();
@@ -1084,7 +1082,7 @@ TEST_F(unbind, copy_before_sleep_fails)
 {
 	struct gpu *g = &self->gpu;
 
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	put(g->door, DOOR_FAIL, 1);
 	EXPECT_FALSE(machine_sleeps(self));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
@@ -1125,8 +1123,8 @@ FIXTURE_TEARDOWN(sleep)
 /* Small pages and a huge one are in VRAM. */
 static void fill_vram(struct __test_metadata *_metadata, FIXTURE_DATA(unbind) *on)
 {
-	ASSERT_EQ(to_vram(on->gpu.drm, on->gpu.mem, NPAGES * PAGE), 0);
-	ASSERT_EQ(to_vram(on->gpu.drm, on->huge, HUGE), 0);
+	ASSERT_EQ(nouveau_to_vram(on->gpu.drm, on->gpu.mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(on->gpu.drm, on->huge, HUGE), 0);
 	ASSERT_EQ(pages_in_vram(on->gpu.mem, NPAGES), NPAGES);
 	ASSERT_EQ(pages_in_vram(on->huge, 512), 512);
 }
@@ -1308,7 +1306,7 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *se
 {
 	fill(mem, size, 5);
 	ASSERT_EQ(edu_register(&self->peer, mem, size), 0);
-	ASSERT_EQ(to_vram(self->gpu.drm, mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, mem, size), 0);
 	ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
 	ASSERT_EQ(edu_fault(&self->peer, mem, size, NULL), 0);
 	exchange(_metadata, &self->peer, mem, size);
@@ -1351,7 +1349,7 @@ TEST_F(peer, unbind)
 
 	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
 	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
-	ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(edu_fault(&self->peer, g->mem, NPAGES * PAGE, NULL), 0);
 	EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached), NPAGES);
 	fill(buf, sizeof(buf), 6);
@@ -1378,8 +1376,8 @@ TEST_F_TIMEOUT(peer, machine_sleeps, 200)
 	ASSERT_TRUE(gpu_bdf(driver_of.bdf));
 	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
 	for (int i = 0; i < 2; i++) {
-		ASSERT_EQ(to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
-		ASSERT_EQ(to_vram(g->drm, huge, HUGE), 0);
+		ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+		ASSERT_EQ(nouveau_to_vram(g->drm, huge, HUGE), 0);
 		ASSERT_EQ(edu_fault(&self->peer, g->mem, NPAGES * PAGE, NULL), 0);
 		EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached), NPAGES);
 		ASSERT_EQ(edu_dma(&self->peer, g->mem + PAGE, buf, sizeof(buf), 0), 0);
@@ -1403,13 +1401,13 @@ TEST_F(peer, handed_out_again)
 	ASSERT_NE(mem, MAP_FAILED);
 	fill(mem, size + PAGE, 3);
 	ASSERT_EQ(edu_register(&self->peer, mem, size + PAGE), 0);
-	ASSERT_EQ(to_vram(g->drm, mem, size + PAGE), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, size + PAGE), 0);
 	ASSERT_EQ(edu_fault(&self->peer, mem, size + PAGE, NULL), 0);
 	EXPECT_EQ(pages_as(&self->peer, mem, NPAGES + 1, self->peer.reached), NPAGES + 1);
 	fill(buf, sizeof(buf), 9);
 	ASSERT_EQ(edu_dma(&self->peer, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
-	ASSERT_EQ(to_vram(g->drm, g->mem, size), 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, size), 0);
 	/* Earlier writes of the peer arrive before this read returns. */
 	ASSERT_EQ(edu_dma(&self->peer, mem + size, buf, sizeof(buf), 0), 0);
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
@@ -1427,7 +1425,7 @@ static size_t stay(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, 
 
 	for (size_t at = 0; at < size; at += HUGE)
 		fill(mem + at, PAGE, 8);
-	EXPECT_EQ(to_vram(self->gpu.drm, mem, size), 0);
+	EXPECT_EQ(nouveau_to_vram(self->gpu.drm, mem, size), 0);
 	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
 	for (char *end = mem + size; mem < end; mem += part) {
 		close(self->peer.edu);

@@ -7,14 +7,9 @@
 #ifndef NOUVEAU_H
 #define NOUVEAU_H
 
-#include "svm.h"
+#include "nouveau-migrate.h"
 
 #include "door.h"
-#include "nouveau_drm.h"
-
-/* The kernel's own buffers are there. GPFIFO entries have 40 bits for an address. */
-#define HOLE		((void *)(64UL << 30))
-#define HOLE_SIZE	(4UL << 30)
 
 struct stats {
 #define X(name) uint64_t name;
@@ -77,21 +72,6 @@ static inline uint32_t door_word(struct gpu *self, size_t i)
 }
 
 /* ---- memory ---- */
-
-static inline int to_vram(int drm, void *mem, size_t size)
-{
-	struct drm_nouveau_svm_bind b = {
-		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
-				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
-			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
-				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
-		.va_start = (uintptr_t)mem,
-		.va_end = (uintptr_t)mem + size,
-		.npages = size / PAGE,
-	};
-
-	return ioctl(drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
-}
 
 /* Translations of the page tables of the GPU. */
 static inline uint32_t walk(struct gpu *self, const void *va, uint64_t *addr)

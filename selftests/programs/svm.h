@@ -41,6 +41,15 @@ static inline void pause_ms(unsigned int ms)
 	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
+static inline bool write_file(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY);
+	bool done = fd >= 0 && write(fd, value, strlen(value)) == (ssize_t)strlen(value);
+
+	close(fd);
+	return done;
+}
+
 /* ---- memory ---- */
 
 static inline uint32_t pattern(size_t i, unsigned int seed)

@@ -223,6 +223,32 @@ TEST_F(svm, fault_2m)
 	faults(_metadata, &self->gpu, HUGE, MADV_HUGEPAGE, 21);
 }
 
+/* RAM in pieces of 64 KiB: one page table of the GPU has 32 entries. */
+TEST_F(svm, ram_64k)
+{
+	const char *knob = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
+	char *mem = map(2 * HUGE, MADV_NOHUGEPAGE), *to = mem + HUGE;
+	struct gpu *g = &self->gpu;
+	uint64_t addr = 0;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	ASSERT_EQ(mmap(mem, 2 * HUGE, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0), mem);
+	ASSERT_TRUE(write_file(knob, "always"));
+	fill(mem, 2 * HUGE, 5);
+	ASSERT_TRUE(write_file(knob, "never"));
+	ASSERT_EQ(gpu_copy(g, to, mem, HUGE), 0);
+	EXPECT_EQ(walk(g, to - PAGE, &addr) >> DOOR_SHIFT, 16);
+	EXPECT_EQ(walk(g, to + HUGE - PAGE, &addr) >> DOOR_SHIFT, 16);
+	EXPECT_EQ(wrong(to, HUGE, 5), 0);
+	/* 64 KiB go: the GPU sees zeroes there. */
+	ASSERT_EQ(madvise(mem + 16 * PAGE, 16 * PAGE, MADV_REMOVE), 0);
+	ASSERT_EQ(compare(g), 0);
+	ASSERT_EQ(gpu_copy(g, to, mem, HUGE), 0);
+	EXPECT_EQ(wrong(to, HUGE, 5), 16 * PAGE / 4);
+	EXPECT_EQ(((uint32_t *)to)[16 * PAGE / 4], 0);
+}
+
 /* A store of the GPU, to RAM and to VRAM: the CPU sees it, and nothing else is changed. */
 TEST_F(svm, store)
 {
@@ -578,15 +604,6 @@ TEST_F_TIMEOUT(full, prefetch, 120)
 
 /* ---- the machine sleeps ---- */
 
-static bool set(const char *path, const char *value)
-{
-	int fd = open(path, O_WRONLY), n = strlen(value);
-	bool done = write(fd, value, n) == n;
-
-	close(fd);
-	return done;
-}
-
 FIXTURE(sleep)
 {
 	struct gpu gpu;
@@ -609,9 +626,9 @@ TEST_F_TIMEOUT(sleep, machine, 120)
 
 	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(gpu_store(g, g->mem, pattern(0, 1)), 0);
-	ASSERT_TRUE(set("/sys/module/suspend/parameters/pm_test_delay", "0"));
-	ASSERT_TRUE(set("/sys/power/pm_test", "devices"));
-	ASSERT_TRUE(set("/sys/power/state", "freeze"));
+	ASSERT_TRUE(write_file("/sys/module/suspend/parameters/pm_test_delay", "0"));
+	ASSERT_TRUE(write_file("/sys/power/pm_test", "devices"));
+	ASSERT_TRUE(write_file("/sys/power/state", "freeze"));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
@@ -633,7 +650,7 @@ static bool driver(const char *bdf, const char *verb)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/sys/bus/pci/drivers/xe/%s", verb);
-	return set(path, bdf);
+	return write_file(path, bdf);
 }
 
 static void close_drm(struct gpu *g)

@@ -86,7 +86,7 @@ struct fault {
 
 struct xlat {
 	u64 pte;
-	u8 level;
+	u8 level, shift;	/* shift: log2 of the page size */
 };
 
 struct context;
@@ -101,7 +101,6 @@ bool mmu_walk(struct gpu *g, u64 root, u64 va, struct xlat *x);
 /* Finds the first mapped page from *va on. */
 bool mmu_next(struct gpu *g, u64 root, u64 *va, struct xlat *x);
 u64 xlat_addr(const struct xlat *x);
-u32 xlat_shift(const struct xlat *x);
 /* asid < 0: all of them */
 void mmu_invalidate(struct gpu *g, s64 asid, u64 va, u64 len);
 /* The driver moves memory from here (READ), or to here. */

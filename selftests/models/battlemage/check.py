@@ -26,7 +26,7 @@ VA = 0x7F12400000           # of the process; 2 MiB aligned
 BATCH = VA + 0x1FF000       # batches are there
 NOWHERE = 0x40000000
 
-P, W, AE, DM, NULL, PS = 1, 2, 1 << 10, 1 << 11, 1 << 9, 1 << 7
+P, W, AE, DM, NULL, PS, COMPACT = 1, 2, 1 << 10, 1 << 11, 1 << 9, 1 << 7, 1 << 6
 STATUS, SELECT, IDENTITY = 0x190018, 0x190070, 0x190060
 
 K, FAILURES = client.constants(os.path.join(HERE, "door.h"))
@@ -259,6 +259,22 @@ def case_large_page(new, random):
     flags, addr = struct.unpack("<I", d.read(DOOR, K["DOOR_FLAGS"]))[0], struct.unpack("<Q", d.read(DOOR, K["DOOR_ADDR"], 8))[0]
     assert flags >> 8 == 21 and addr == 4 << 20 and flags & K["DOOR_LOCAL"]
     assert d.door("NEXT", 0) and struct.unpack("<Q", d.read(DOOR, K["DOOR_VA"], 8))[0] == BATCH
+    verdict(d)
+
+
+def case_compact(new, random):
+    """A table with 32 entries of 64 KiB. What is behind them means nothing"""
+    d = new()
+    va, table = VA + (2 << 20), TABLES + 0x1F000
+    d.pte(va, table | P | W | COMPACT, level=1)
+    for i in range(512):
+        d.vram(table + i * 8, (4 << 20) + (31 - i) * 0x10000 | P | W | DM if i < 32 else NULL, 0)
+    assert not d.run(1, *store(va + 0x31234, 5), *store(va + 0x1FFFFC, 6))
+    assert d.word((4 << 20) + 28 * 0x10000 + 0x1234) == 5 and d.word((4 << 20) + 0xFFFC) == 6
+    d.run(1, *store(BATCH + 0x800, 1))
+    assert d.door("WALK", va + 0x1F5000)
+    flags, addr = struct.unpack("<I", d.read(DOOR, K["DOOR_FLAGS"]))[0], struct.unpack("<Q", d.read(DOOR, K["DOOR_ADDR"], 8))[0]
+    assert flags >> 8 == 16 and addr == 4 << 20 and flags & K["DOOR_LOCAL"]
     verdict(d)
 
 

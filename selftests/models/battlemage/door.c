@@ -56,7 +56,7 @@ static void start(struct gpu *g, u32 op)
 	g->addr = xlat_addr(&x);
 	g->flags = DOOR_VALID | (x.pte & PTE_WRITE ? DOOR_WRITABLE : 0) |
 		   (x.pte & PTE_ATOMIC ? DOOR_ATOMIC : 0) | (x.pte & PTE_LOCAL ? DOOR_LOCAL : 0) |
-		   xlat_shift(&x) << DOOR_SHIFT;
+		   x.shift << DOOR_SHIFT;
 }
 
 u32 door_get(struct vfio_user *v, u32 at)

@@ -8,31 +8,29 @@
 #include "battlemage.h"
 
 #define PRESENT BIT_ULL(0)
+#define COMPACT BIT_ULL(6)	/* in a table of level 1: the next one has 32 entries of 64 KiB */
 #define PAGE BIT_ULL(7)		/* in a table of level 1 or 2: not a table */
 #define NULL_PAGE BIT_ULL(9)	/* reads as zero, writes are dropped */
 #define ADDRESS 0xffffffffff000ULL
 #define VA_MASK (BIT_ULL(57) - 1)
 
-u32 xlat_shift(const struct xlat *x)
-{
-	return 12 + 9 * x->level;
-}
-
 u64 xlat_addr(const struct xlat *x)
 {
-	return x->pte & ADDRESS & ~(BIT_ULL(xlat_shift(x)) - 1);
+	return x->pte & ADDRESS & ~(BIT_ULL(x->shift) - 1);
 }
 
 bool mmu_walk(struct gpu *g, u64 root, u64 va, struct xlat *x)
 {
 	u64 table = root & ADDRESS;
+	bool compact = false;
 
 	for (int level = 4; level >= 0; level--) {
 		x->level = level;
+		x->shift = compact ? 16 : 12 + 9 * level;
 		x->pte = 0;
 		if (table > g->opt.vram - 4096)
 			return false;
-		memcpy(&x->pte, g->vram + table + (va >> (12 + 9 * level) & 511) * 8, 8);
+		memcpy(&x->pte, g->vram + table + (va >> x->shift & (compact ? 31 : 511)) * 8, 8);
 		if (level <= 2 && x->pte & NULL_PAGE)
 			return true;
 		if (!(x->pte & PRESENT))
@@ -40,6 +38,7 @@ bool mmu_walk(struct gpu *g, u64 root, u64 va, struct xlat *x)
 		if (!level || (level <= 2 && x->pte & PAGE))
 			return true;
 		table = x->pte & ADDRESS;
+		compact = level == 1 && x->pte & COMPACT;
 	}
 	return false;
 }
@@ -48,10 +47,10 @@ bool mmu_next(struct gpu *g, u64 root, u64 *va, struct xlat *x)
 {
 	for (u32 steps = 0; steps < 1000000 && *va <= VA_MASK; steps++) {
 		if (mmu_walk(g, root, *va, x)) {
-			*va &= ~(BIT_ULL(xlat_shift(x)) - 1);
+			*va &= ~(BIT_ULL(x->shift) - 1);
 			return true;
 		}
-		*va = (*va | (BIT_ULL(xlat_shift(x)) - 1)) + 1;
+		*va = (*va | (BIT_ULL(x->shift) - 1)) + 1;
 	}
 	return false;
 }
@@ -97,7 +96,7 @@ static bool differs(struct gpu *g, const struct tlb *t)
 	struct xlat x;
 
 	return !mmu_walk(g, t->root, t->page << 12, &x) || x.pte != t->x.pte ||
-	       x.level != t->x.level;
+	       x.shift != t->x.shift;
 }
 
 static bool faulting(struct gpu *g, u32 asid)
@@ -169,7 +168,7 @@ u8 *mmu_memory(struct gpu *g, struct context *c, u64 va, enum access how, u64 *r
 		f->level = x.level;
 		return NULL;
 	}
-	size = BIT_ULL(xlat_shift(&x));
+	size = BIT_ULL(x.shift);
 	off = va & (size - 1);
 	if (x.pte & NULL_PAGE) {
 		memset(null_page, 0, sizeof(null_page));
@@ -265,7 +264,7 @@ void mmu_unmapped(struct gpu *g, u64 iova, u64 size)
 		return;
 	for (u32 i = 0; i < TLB_SIZE; i++) {
 		struct tlb *t = &g->tlb[i];
-		u64 off = t->page << 12 & (BIT_ULL(xlat_shift(&t->x)) - 1);
+		u64 off = t->page << 12 & (BIT_ULL(t->x.shift) - 1);
 
 		if (t->used && !(t->x.pte & PTE_LOCAL) && faulting(g, t->asid) &&
 		    xlat_addr(&t->x) + off - iova < size)

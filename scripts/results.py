@@ -7,7 +7,7 @@ usage: results.py run DIR KEY=VALUE...    judge one run
        results.py compare OLD NEW TABLE   check that every test of OLD has the same result in NEW
        results.py summary DIR RUN...      write the sum of all runs: results.json, junit.xml, kcidb.json
        results.py table p2p-table RUN...  print what `make` prints of these runs
-       results.py table demo-table RUN... print what `make demo` prints of them
+       results.py table demo-table|gpus-table RUN... print what `make demo` prints of them
 
 run reads DIR/ktap and DIR/splats. It writes DIR/results.json, junit.xml and
 conclusion.txt, and prints the exit code of the run. Required keys are code (0, or
@@ -22,7 +22,7 @@ passed now is a flake. A flake counts as failed unless the file "flaky" of the s
 lists it with a reason. Both results are in results.json and junit.xml.
 
 A table has a row for each test. Its cells come from the line "# p2p-table KEY=VALUE..."
-or "# demo-table KEY=VALUE..." of the test. Exit 1 unless all tests passed with such a line.
+or "# demo-table KEY=VALUE..." and so on of the test. Exit 1 unless all tests passed with such a line.
 
 tools/testing/kunit/kunit.py of the kernel tree parses the KTAP.
 """
@@ -504,6 +504,9 @@ TABLES = {
     "demo-table": ({"TOPOLOGY": "<17", "P2P FLAG": "<8", "TURNS": ">5", "RDMA OPS": ">8", "P2P BYTES": ">9", "IN VRAM": ">7",
                     "MIGRATED": ">8", "BYTES COPIED": ">12", "DATA": "<8", "EXPECTED": ""}, lambda row: [
         row["flag"], row["turns"], row["ops"], row["p2p"], f"{row['vram']}/{row['pages']}", row["migrated"], row["copied"], row["data"]]),
+    "gpus-table": ({"TOPOLOGY": "<17", "GPU": "<3", "VRAM OF": "<7", "PAGES": ">5", "BYTES READ": ">10", "BYTES WRITTEN": ">13", "IN VRAM": ">7",
+                    "BYTES COPIED": ">12", "DATA": "<8", "EXPECTED": ""}, lambda row: [
+        row["gpu"], row["owner"], row["pages"], row["read"], row["written"], f"{row['vram']}/{row['pages']}", row["copied"], row["data"]]),
 }
 
 

@@ -10,36 +10,42 @@ usage: [TOPOLOGIES="..."] run.sh [demo]
 
 Runs the suite "table" (selftests/suites/table) on the kernel "feature", which is the
 base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo"
-it runs what the file selftests/suites/e2e/demo lists: a GPU and an adapter take turns
-at the same pages. One line per topology and access flag says how many pages and
-bytes were moved. TOPOLOGIES replaces the topologies of the list.
+it runs what the files selftests/suites/{e2e,gpus}/demo list. In the first table a GPU
+and an adapter take turns at the same pages. One line per topology and access flag says
+how many pages and bytes were moved. In the second table the GPU of one driver reads
+and writes memory that is in VRAM of another one. TOPOLOGIES replaces the topologies of
+the lists.
 
 exit: 0 each line is what the file of its topology (selftests/topologies) expects;
 otherwise as test.sh.
 EOF
 }
-suite=table list=runs table=p2p-table
+tables=("table runs p2p-table")
 [ "${1:-}" != demo ] || {
-	suite=e2e list=demo table=demo-table
+	tables=("e2e demo demo-table" "gpus demo gpus-table")
 	shift
 }
 arguments 0 0 '' "$@"
 
 rc=0
-list=$TOP/selftests/suites/$suite/$list
 TOPOLOGIES=${TOPOLOGIES:-} "$TOP/scripts/list.sh" --check
 scratch "${TMPDIR:-/tmp}"
-[ -z "${TOPOLOGIES:-}" ] || {
-	# The runs of the first topology, on each of these
-	awk -v names="$TOPOLOGIES" '{ sub(/#.*/, "") } !NF { next } first == "" { first = $2; n = split(names, name, " ") } $2 == first {
-		for (i = 1; i <= n; i++) { $2 = name[i]; print } }' "$list" >"$tmp/runs"
-	list=$tmp/runs
-}
-LIST=$list attend "$TOP/scripts/test.sh" "$suite" >/dev/null || rc=$?
-[ $rc -le "$EX_FAIL" ] || exit $rc
+for entry in "${tables[@]}"; do
+	read -r suite list table <<<"$entry"
+	list=$TOP/selftests/suites/$suite/$list
+	[ -z "${TOPOLOGIES:-}" ] || {
+		# The runs of the first topology, on each of these
+		awk -v names="$TOPOLOGIES" '{ sub(/#.*/, "") } !NF { next } first == "" { first = $2; n = split(names, name, " ") } $2 == first {
+			for (i = 1; i <= n; i++) { $2 = name[i]; print } }' "$list" >"$tmp/runs"
+		list=$tmp/runs
+	}
+	LIST=$list attend "$TOP/scripts/test.sh" "$suite" >/dev/null || rc=$?
+	[ $rc -le "$EX_FAIL" ] || exit $rc
 
-mapfile -t dirs < <(sed 's/#.*//; /^$/d' "$list" | while read -r kernel topology args; do
-	results_dir "$kernel" "$topology" "$suite" "$args"
-done)
-"$TOP/scripts/results.py" table $table "${dirs[@]}" || rc=$EX_FAIL
+	mapfile -t dirs < <(sed 's/#.*//; /^$/d' "$list" | while read -r kernel topology args; do
+		results_dir "$kernel" "$topology" "$suite" "$args"
+	done)
+	[ "$entry" = "${tables[0]}" ] || echo
+	"$TOP/scripts/results.py" table "$table" "${dirs[@]}" || rc=$EX_FAIL
+done
 exit $rc

@@ -22,7 +22,7 @@ all: names kernel-feature ## build the base with 1-hmm-p2p, boot it on six topol
 names:
 	@scripts/list.sh --check
 
-demo: names kernel-normal ## GPU and adapter take turns; print what is copied
+demo: names kernel-normal ## GPU and adapter, two GPUs: print what is copied
 	@scripts/run.sh demo
 
 # Only the kernels that these tests need.

@@ -231,8 +231,9 @@ static void read_write(struct __test_metadata *_metadata, FIXTURE_DATA(gpus) *se
 	bad += wrong(mem, size, SEED + 1);
 	EXPECT_EQ(bad, 0);
 	EXPECT_EQ(in_place(self, mem, n), 0);
-	printf("# gpus-table gpu=xe owner=nouveau pages=%zu read=%lu written=%lu vram=%zu copied=%lu data=%s\n",
-	       n, read, written, there, copied, bad ? "WRONG" : "verified");
+	printf("# gpus-table gpu=xe owner=nouveau pages=%zu read=%lu written=%lu ", n, read,
+	       written);
+	printf("vram=%zu copied=%lu data=%s\n", there, copied, bad ? "WRONG" : "verified");
 }
 
 TEST_F(gpus, small_pages)

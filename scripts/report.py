@@ -198,8 +198,9 @@ class Page:
         for run, test, row in self.rows("demo-table"):
             kind = test["status"].lower()
             copied.setdefault(run["topology"], {})[row["flag"]] = int(row["copied"])
-            rows.append([text(run["topology"]), self.log(run, text(" ".join([run["kernel"], *run["command"].split()[1:]]))),
-                         *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")), text(f'{row["vram"]} of {row["pages"]}'),
+            what = re.sub("([:,])", r"\1<wbr>", text(" ".join([run["kernel"], *run["command"].split()[1:]])))
+            rows.append([text(run["topology"]), self.log(run, what), *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")),
+                         text(f'{row["vram"]} of {row["pages"]}'),
                          *(text(row[key]) for key in ("migrated", "copied", "data")),
                          f'<span class="{kind}">{MARKS[kind]} {"yes" if kind == "pass" else "NO"}</span>'])
         if not rows:

@@ -12,6 +12,14 @@ unexport BUILD PATCHES MAILS
 # Progress is printed with the time since this moment.
 export STARTED := $(shell date +%s)
 
+# A typo such as SUITE=hmm would run everything.
+KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DRY_RUN FILE FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
+	NAME NO_DEPS NVIDIA_SOURCE O REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
+UNKNOWN := $(filter-out $(KNOWN),$(foreach word,$(MAKEOVERRIDES),$(if $(findstring =,$(word)),$(firstword $(subst =, ,$(word))))))
+ifneq ($(strip $(UNKNOWN)),)
+$(error $(UNKNOWN): no such variable. There are: $(KNOWN))
+endif
+
 .PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 

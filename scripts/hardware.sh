@@ -259,7 +259,6 @@ check_path() {
 check() {
 	local tool
 	either "patches in the kernel $(uname -r)" "build and boot one with them (make deb); until then only steps without 'patched' run" patched
-	check_config
 	for tool in python3 rdma ip modinfo; do
 		command -v $tool >/dev/null || lacks $tool "apt-get install python3 iproute2 kmod"
 	done
@@ -280,7 +279,12 @@ check() {
 	else
 		lacks adapter "no RDMA device that is a PCI device (rdma link; for mlx5: modprobe mlx5_ib)"
 	fi
-	good "IOMMU mode $(iommu_mode): $(title mode "$(iommu_mode)")"
+	if [ -n "$(ls /sys/class/iommu 2>/dev/null)" ]; then
+		good "IOMMU mode $(iommu_mode): $(title mode "$(iommu_mode)")"
+	else
+		good "no IOMMU: the steps of mode $(iommu_mode) run"
+	fi
+	check_config
 	! grep -qE '\[(integrity|confidentiality)\]' /sys/kernel/security/lockdown 2>/dev/null ||
 		lacks "a kernel that is not locked down" "turn Secure Boot off: debugfs and the step zero need it"
 	[ ! -d /sys/module/nvidia ] || lacks "a free GPU" "NVIDIA's driver is loaded: unload it, or see out-of-tree/nvidia-uvm"

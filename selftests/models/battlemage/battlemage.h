@@ -41,6 +41,7 @@ void ggtt_write(struct gpu *g, u64 at, u32 val);
 /* An access to BAR 2. */
 void vram_access(struct gpu *g, u64 off, void *buf, u32 len, bool write);
 /* The copy engine has written here. */
+void vram_own(struct gpu *g, u64 off);
 void vram_filled(struct gpu *g, const u8 *to, u64 len);
 
 struct posted_write {

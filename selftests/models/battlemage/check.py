@@ -278,6 +278,22 @@ def case_compact(new, random):
     verdict(d)
 
 
+def case_odd_entries(new, random):
+    """A hint of 64 KiB at memory that is not aligned, and an entry for a table with a bit that nobody knows"""
+    d = new()
+    d.pte(VA + 0x1000, DATA + 0x1000 | P | W | DM | 1 << 8)
+    assert not d.run(1, *store(VA + 0x1000, 1))
+    verdict(d)
+    d = new()
+    d.pte(VA + 0x1000, DATA + 0x2000 | P | W | DM | 1 << 8)
+    assert not d.run(1, *store(VA + 0x1000, 1))
+    verdict(d, 1, violations=1)
+    d = new()
+    d.pte(VA + (2 << 20), TABLES + 0x14000 | P | W | 1 << 9 << 1, level=1)
+    d.run(1, *store(VA + (2 << 20), 1))
+    verdict(d, 1, violations=1)
+
+
 def case_fault(new, random):
     """A fault is reported with its address and reason. The command goes on when the fault is answered"""
     d = new()
@@ -407,6 +423,10 @@ def case_slow_invalidation(new, random):
     d.wait(lambda: found.extend(d.events()) or found, "no answer")
     assert found == [(0x7001, 99)]
     assert d.run(1, *store(VA, 6))[0][0] == 0x6002
+    # A fast one does not overtake a slow one.
+    assert d.request(0x7000, 100, 1, 1, 0, 0, 0) == []
+    d.knob("SLOW", 0)
+    assert d.request(0x7000, 101, 1, 1, 0, 0, 0) == [(0x7001, 100), (0x7001, 101)]
     verdict(d)
 
 
@@ -492,6 +512,11 @@ def case_posted(new, random):
     assert d.word(DATA) == 0, "the write was not late"
     d.run(1, *copy(VA, VA + 0x1000, 8))
     assert d.word(DATA) == 9
+    # A page that becomes a table is the driver's own.
+    d.pte(VA + (2 << 20), DATA + 0x1000 | P | W, level=1)
+    d.vram(DATA + 0x1000, DATA | P | W | DM, 0)
+    assert not d.run(1, *store(VA + (2 << 20), 7))
+    assert d.word(DATA) == 7
     verdict(d)
 
 

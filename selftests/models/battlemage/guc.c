@@ -70,12 +70,13 @@ void guc_event(struct gpu *g, u32 action, const u32 *data, u32 n)
 
 /* ---- invalidations ---- */
 
-static void invalidation_done(struct gpu *g, u32 i)
+/* In order: the driver takes the number of one for the end of all before it. */
+static void oldest_done(struct gpu *g)
 {
-	typeof(g->invalidation[0]) v = g->invalidation[i];
+	typeof(g->invalidation[0]) v = g->invalidation[0];
 
 	g->ninvalidation--;
-	memmove(&g->invalidation[i], &g->invalidation[i + 1], (g->ninvalidation - i) * sizeof(v));
+	memmove(&g->invalidation[0], &g->invalidation[1], g->ninvalidation * sizeof(v));
 	mmu_invalidate(g, v.asid, v.va, v.len);
 	guc_event(g, TLB_INVALIDATION_DONE, &v.seqno, 1);
 }
@@ -94,21 +95,17 @@ static void invalidate(struct gpu *g, bool range, const u32 *data, u32 n)
 		v.asid = ASIDS;		/* the GuC's own TLB, not in the model */
 	}
 	if (g->ninvalidation == ARRAY_SIZE(g->invalidation))
-		invalidation_done(g, 0);
+		oldest_done(g);
 	g->invalidation[g->ninvalidation++] = v;
-	if (g->slow_ms)
-		g->dev.ticking = true;
-	else
-		invalidation_done(g, g->ninvalidation - 1);
+	g->dev.ticking |= g->slow_ms;
+	while (!g->slow_ms && g->ninvalidation)
+		oldest_done(g);
 }
 
 bool guc_tick(struct gpu *g)
 {
-	for (u32 i = 0; i < g->ninvalidation;)
-		if (now() >= g->invalidation[i].due)
-			invalidation_done(g, i);
-		else
-			i++;
+	while (g->ninvalidation && now() >= g->invalidation[0].due)
+		oldest_done(g);
 	return g->ninvalidation;
 }
 

@@ -64,6 +64,17 @@ u8 *memory(struct gpu *g, bool local, u64 addr, u64 *room, bool write)
 	return r->ptr + (addr - r->iova);
 }
 
+/* The driver or the hardware uses this page of VRAM for itself: nothing of it is a peer's. */
+void vram_own(struct gpu *g, u64 off)
+{
+	u8 none, bit = BIT(off >> 12 & 7);
+
+	if (off >= g->opt.vram || !(g->filled[off >> 15] & bit))
+		return;
+	g->filled[off >> 15] &= ~bit;
+	vram_access(g, 0, &none, 0, false);
+}
+
 bool ggtt_copy(struct gpu *g, u64 at, void *buf, u64 len, bool write)
 {
 	for (u64 done = 0, n; done < len; done += n, at += n) {
@@ -76,6 +87,8 @@ bool ggtt_copy(struct gpu *g, u64 at, void *buf, u64 len, bool write)
 				note(g, "GGTT: %s of %#lx", write ? "write" : "read", at);
 			return false;
 		}
+		if (e & 2)
+			vram_own(g, e & ADDRESS);
 		p = memory(g, e & 2, (e & ADDRESS) + (at & 4095), &room, write);
 		if (!p || room < n)
 			return false;

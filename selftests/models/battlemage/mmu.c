@@ -10,7 +10,9 @@
 #define PRESENT BIT_ULL(0)
 #define COMPACT BIT_ULL(6)	/* in a table of level 1: the next one has 32 entries of 64 KiB */
 #define PAGE BIT_ULL(7)		/* in a table of level 1 or 2: not a table */
+#define HINT_64K BIT_ULL(8)	/* in a table of level 0: one of 16 entries of adjacent memory */
 #define NULL_PAGE BIT_ULL(9)	/* reads as zero, writes are dropped */
+#define TABLE (ADDRESS | PRESENT | PTE_WRITE | 3 << 3)	/* bits of an entry for a table; 3 << 3: PAT */
 #define ADDRESS 0xffffffffff000ULL
 #define VA_MASK (BIT_ULL(57) - 1)
 
@@ -30,13 +32,19 @@ bool mmu_walk(struct gpu *g, u64 root, u64 va, struct xlat *x)
 		x->pte = 0;
 		if (table > g->opt.vram - 4096)
 			return false;
+		vram_own(g, table);
 		memcpy(&x->pte, g->vram + table + (va >> x->shift & (compact ? 31 : 511)) * 8, 8);
 		if (level <= 2 && x->pte & NULL_PAGE)
 			return true;
 		if (!(x->pte & PRESENT))
 			return false;
+		if (!level && !compact && x->pte & HINT_64K && (x->pte ^ va) & 0xf000)
+			violation(g, "64 KiB that are not aligned: %#lx: %#lx", va, x->pte);
 		if (!level || (level <= 2 && x->pte & PAGE))
 			return true;
+		/* What the model does not know must not mean anything to the hardware. */
+		if (x->pte & ~(TABLE | (level == 1 ? COMPACT : 0)))
+			violation(g, "unknown bits in the entry of a table: %#lx", x->pte);
 		table = x->pte & ADDRESS;
 		compact = level == 1 && x->pte & COMPACT;
 	}
@@ -249,9 +257,9 @@ void mmu_copied(struct gpu *g, const u8 *at, u64 len, enum access how)
 	forbid(g, at, len, how == READ,
 	       how == READ ? "the driver copies from a page that a GPU can write" :
 			     "the driver copies to a page that a GPU can reach");
-	/* Entries that are legal stay. */
+	/* Entries that are legal stay, and pages that share a bit with them. */
 	for (u32 i = 0; i < TLB_SIZE; i++)
-		if (g->tlb[i].used && g->tlb[i].asid && within(g->tlb[i].memory, at, len)) {
+		if (g->tlb[i].used && g->tlb[i].asid) {
 			p = maybe_mapped(g, g->tlb[i].memory, &bit);
 			*p |= bit;
 		}

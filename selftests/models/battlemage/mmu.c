@@ -12,7 +12,8 @@
 #define PAGE BIT_ULL(7)		/* in a table of level 1 or 2: not a table */
 #define HINT_64K BIT_ULL(8)	/* in a table of level 0: one of 16 entries of adjacent memory */
 #define NULL_PAGE BIT_ULL(9)	/* reads as zero, writes are dropped */
-#define TABLE (ADDRESS | PRESENT | PTE_WRITE | 3 << 3)	/* bits of an entry for a table; 3 << 3: PAT */
+#define PAT (3 << 3)
+#define TABLE (ADDRESS | PRESENT | PTE_WRITE | PAT)	/* bits of an entry for a table */
 #define ADDRESS 0xffffffffff000ULL
 #define VA_MASK (BIT_ULL(57) - 1)
 

@@ -94,7 +94,7 @@ static const struct known exporters[] = {
 };
 
 struct dev {
-	char name[20];
+	char name[40];
 	char *text, *driver, *iommu;
 	unsigned int domain, bus, devfn, vendor, device, class;
 	unsigned char config[4096];
@@ -104,6 +104,8 @@ struct dev {
 	const char *lost; /* why it is not known what is above, or NULL */
 	char kind; /* G: GPU, R: RDMA adapter, D: NVMe drive */
 	int number;
+	bool drawn;
+	int x, y; /* of the middle of its box */
 };
 
 struct pair {
@@ -118,7 +120,7 @@ struct pair {
 static struct dev **devs;
 static int n_devs;
 static const char *dump; /* NULL: this machine */
-static bool json, guest;
+static bool json, svg, guest;
 static enum answer cpu_zen = MAYBE;
 static const char *cpu_why;
 
@@ -554,12 +556,12 @@ static enum answer listed(long root, bool same)
 	if (!d)
 		return root < 0 ? MAYBE : NO;
 	if (d->devfn && express_type(d) != ROOT_PORT)
-		return capability(d, 0x10) < 0 ? MAYBE : NO;
+		/* A dump may lack the device 00.0. */
+		return dump || capability(d, 0x10) < 0 ? MAYBE : NO;
 	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++)
 		if (hosts[i].vendor == d->vendor &&
 		    (hosts[i].device == ANY_ID || hosts[i].device == (int)d->device))
 			return same || !(hosts[i].flags & REQ_SAME_HOST_BRIDGE) ? YES : NO;
-	/* The dump may lack the device 00.0. */
 	return dump && d->devfn ? MAYBE : NO;
 }
 
@@ -647,6 +649,14 @@ static const char *verdict(const struct pair *p)
 									    "not known";
 }
 
+static const char *long_verdict(const struct pair *p)
+{
+	return p->possible == BUS    ? "bus address" :
+	       p->possible == BRIDGE ? "through host bridge" :
+	       p->possible == NONE   ? "not supported" :
+				       verdict(p);
+}
+
 static int code(const struct pair *p)
 {
 	return p->possible == NONE ? NOT_SUPPORTED : p->possible & NONE ? NOT_KNOWN : OK;
@@ -694,17 +704,20 @@ static char *names(struct dev *const *list, int n, const char *between)
 	return s;
 }
 
+static const char *const types[16] = { [ROOT_PORT] = "root port",
+				       [UPSTREAM] = "switch",
+				       [DOWNSTREAM] = "switch port",
+				       [TO_PCI] = "to PCI" };
+
 static void say_above(struct dev *d)
 {
-	static const char *const types[16] = {
-		[UPSTREAM] = " (switch)", [DOWNSTREAM] = " (switch port)", [TO_PCI] = " (to PCI)"
-	};
 	char *s = text("Above %s:", d->name);
 
 	for (; d->up; d = d->up) {
 		int type = express_type(d->up);
 
-		s = text("%s %s%s,", s, d->up->name, type >= 0 && types[type] ? types[type] : "");
+		s = text(type > ROOT_PORT && types[type] ? "%s %s (%s)," : "%s %s,", s,
+			 d->up->name, types[type > 0 ? type : 0]);
 	}
 	if (d->root >= 0)
 		say("%s root bus %04lx:%02lx", s, d->root >> 8, d->root & 0xff);
@@ -730,9 +743,10 @@ static void say_host(long root, bool same)
 		say("The kernel knows the host bridge of root bus %04lx:%02lx by %s, %04x:%04x: "
 		    "%s.",
 		    root >> 8, root & 0xff, d->name, d->vendor, d->device, why);
-	if (d && d->devfn && express_type(d) == ROOT_PORT && listed(root, same) == MAYBE)
+	if (d && d->devfn && dump && listed(root, same) == MAYBE)
 		say("But the dump may lack the device %04lx:%02lx:00.0, by which the kernel "
-		    "would know it.",
+		    "would know it. If the dump has all devices of this bus, the verdict is: "
+		    "not supported.",
 		    root >> 8, root & 0xff);
 }
 
@@ -913,10 +927,7 @@ static void put_pair(const struct pair *p)
 		printf("{\"a\": \"%s\", \"b\": \"%s\", \"verdict\": \"%s\"", p->a->name, p->b->name,
 		       verdict(p));
 	else
-		printf("%s\n", p->possible == BUS    ? "bus address" :
-			       p->possible == BRIDGE ? "through host bridge" :
-			       p->possible == NONE   ? "not supported" :
-						       verdict(p));
+		puts(long_verdict(p));
 	begin("why");
 	reasons(p);
 	if (json)
@@ -925,6 +936,132 @@ static void put_pair(const struct pair *p)
 	advice(p);
 	if (json)
 		printf("]}");
+}
+
+/* The picture: the tree of what is above the shown devices, the root buses at the top. */
+
+enum { WIDTH = 180, HEIGHT = 52, STEP_X = 200, STEP_Y = 90 };
+
+static void place(struct dev *d, int y, int *columns, int *height)
+{
+	int first = -1, last = -1;
+
+	for (int i = 0; i < n_devs; i++)
+		if (devs[i]->drawn && devs[i]->up == d) {
+			place(devs[i], y + STEP_Y, columns, height);
+			last = devs[i]->x;
+			first = first < 0 ? last : first;
+		}
+	d->x = first < 0 ? STEP_X * (*columns)++ + STEP_X / 2 : (first + last) / 2;
+	d->y = y;
+	if (y > *height)
+		*height = y;
+}
+
+static void draw_line(int x, int y, int to_x, int to_y, const char *style)
+{
+	/* Root buses are side by side. The line goes around what is between them. */
+	printf("<path d=\"M%d %d Q%d %d %d %d\" fill=\"none\" %s/>\n", x, y, (x + to_x) / 2,
+	       y == to_y ? y - 110 : (y + to_y) / 2, to_x, to_y, style);
+}
+
+static void draw_box(const struct dev *d, const char *title, const char *more, const char *fill)
+{
+	printf("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" "
+	       "stroke=\"#8c959f\"/>\n",
+	       d->x - WIDTH / 2, d->y - HEIGHT / 2, WIDTH, HEIGHT, fill);
+	printf("<text text-anchor=\"middle\" y=\"%d\"><tspan x=\"%d\" font-weight=\"bold\">%s"
+	       "</tspan><tspan x=\"%d\" dy=\"15\">%s</tspan><tspan x=\"%d\" dy=\"15\" %s>%s"
+	       "</tspan></text>\n",
+	       d->y - 11, d->x, title, d->x, d->name, d->x,
+	       strstr(more, "redirect") || strstr(more, "not ") ? "fill=\"#cf222e\"" : "", more);
+}
+
+static void draw(struct dev **shown, int n, const struct pair *p)
+{
+	static const char *const styles[] = { "stroke=\"#8c959f\"",
+					      "stroke=\"#1a7f37\" stroke-width=\"4\"",
+					      "stroke=\"#0969da\" stroke-width=\"4\"",
+					      "stroke=\"#cf222e\" stroke-width=\"3\" "
+					      "stroke-dasharray=\"6\"" };
+	int n_tops = 0, columns = 0, height = 0, style = 0;
+	struct dev *tops[n], *d;
+
+	for (int i = 0; i < n; i++)
+		for (d = shown[i]; d && !d->drawn; d = d->up) {
+			d->drawn = true;
+			if (!d->up)
+				tops[n_tops++] = d;
+		}
+	/* In the order of the addresses, a box above those that have a root bus in common. */
+	qsort(tops, n_tops, sizeof(*tops), by_address);
+	for (int i = 0; i < n_tops; i++) {
+		d = i && tops[i]->root >= 0 && tops[i]->root == tops[i - 1]->root ?
+			    tops[i - 1]->up :
+			    calloc(1, sizeof(*d));
+		if (!d)
+			err(USAGE, "memory");
+		*d = (struct dev){ .root = tops[i]->root };
+		if (d->root >= 0)
+			snprintf(d->name, sizeof(d->name), "root bus %04lx:%02lx", d->root >> 8,
+				 d->root & 0xff);
+		tops[i]->up = d;
+	}
+	for (int i = 0; i < n_tops; i++)
+		if (!i || tops[i]->up != tops[i - 1]->up)
+			place(tops[i]->up, 90, &columns, &height);
+
+	printf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
+	       "font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"12\">\n"
+	       "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+	       columns * STEP_X < 400 ? 400 : columns * STEP_X, height + 80);
+	if (p)
+		style = p->possible == BUS    ? 1 :
+			p->possible == BRIDGE ? 2 :
+			p->possible == NONE   ? 3 :
+						0;
+	if (style > 1 && top(p->a) != top(p->b))
+		draw_line(top(p->a)->x, 90, top(p->b)->x, 90, styles[style]);
+	for (int i = 0; i < n_devs; i++) {
+		bool on = false;
+
+		if (!devs[i]->drawn)
+			continue;
+		for (int k = 0; p && k < 2; k++)
+			for (d = k ? p->a : p->b; d && (style > 1 || d != p->common); d = d->up)
+				on |= d == devs[i];
+		draw_line(devs[i]->x, devs[i]->y, devs[i]->up->x, devs[i]->up->y,
+			  styles[on ? style : 0]);
+	}
+	for (int i = 0; i < n_devs; i++) {
+		int type = express_type(devs[i]);
+
+		d = devs[i];
+		if (d->drawn)
+			draw_box(d,
+				 d->kind	  ? kind(d) :
+				 !is_bridge(d)	  ? "device" :
+				 type >= 0 && types[type] ? types[type] :
+						    "bridge",
+				 redirects(d) == YES ? "ACS redirects" :
+						       text("%04x:%04x", d->vendor, d->device),
+				 d->kind ? "#ddf4ff" : "#f6f8fa");
+	}
+	for (int i = 0; i < n_tops; i++) {
+		enum answer yes = cpu_zen == YES ? YES : listed(tops[i]->root, true);
+
+		if (i && tops[i]->up == tops[i - 1]->up)
+			continue;
+		draw_box(tops[i]->up, "host bridge",
+			 yes == YES	   ? "trusted by the kernel" :
+			 cpu_zen == MAYBE || yes == MAYBE ? "trusted: not known" :
+					     "not trusted by the kernel",
+			 "#eaeef2");
+	}
+	if (p)
+		printf("<text x=\"10\" y=\"%d\" font-weight=\"bold\">%s and %s: %s</text>\n",
+		       height + 65, p->a->name, p->b->name, long_verdict(p));
+	puts("</svg>");
 }
 
 /* All devices of the three kinds, or only these two. */
@@ -942,6 +1079,13 @@ static int report(struct dev *x, struct dev *y)
 	if (x) {
 		shown[n++] = x;
 		shown[n++] = y;
+	}
+	if (svg) {
+		if (!n)
+			errx(USAGE, "no GPU, RDMA adapter or NVMe drive");
+		p = judge(shown[0], shown[n > 1]);
+		draw(shown, n, x ? &p : NULL);
+		return x ? code(&p) : OK;
 	}
 	if (json)
 		printf("{\"version\": 1");
@@ -999,12 +1143,13 @@ static int report(struct dev *x, struct dev *y)
 
 static void usage(FILE *f)
 {
-	fputs("usage: p2p-check [-F FILE] [--cpu zen|other] [--json] [ADDRESS ADDRESS]\n\n"
+	fputs("usage: p2p-check [-F FILE] [--cpu zen|other] [--json|--svg] [ADDRESS ADDRESS]\n\n"
 	      "Says by the rules of Linux whether PCI peer-to-peer DMA works between GPUs, RDMA\n"
 	      "adapters and NVMe drives, or why it does not work between two devices.\n\n"
 	      "  -F FILE  another machine: the output of lspci -vvnnxxxx, as root (-: stdin)\n"
 	      "  --cpu    an AMD Zen or later, or another CPU; a dump does not always tell\n"
-	      "  --json   for programs\n\n"
+	      "  --json   for programs\n"
+	      "  --svg    a picture of the devices, the bridges above them, and the path\n\n"
 	      "Verdicts: bus (by bus address; a switch forwards), bridge (through the host\n"
 	      "bridge), none (not supported). If not all is known: \"bus or bridge\" or\n"
 	      "\"not known\".\n\n"
@@ -1025,6 +1170,8 @@ int main(int argc, char **argv)
 			return OK;
 		} else if (!strcmp(argv[i], "--json")) {
 			json = true;
+		} else if (!strcmp(argv[i], "--svg")) {
+			svg = true;
 		} else if (!strcmp(argv[i], "-F") && i + 1 < argc) {
 			dump = argv[++i];
 		} else if (!strcmp(argv[i], "--cpu") && i + 1 < argc &&
@@ -1039,7 +1186,7 @@ int main(int argc, char **argv)
 			return USAGE;
 		}
 	}
-	if (n == 1) {
+	if (n == 1 || (json && svg)) {
 		usage(stderr);
 		return USAGE;
 	}

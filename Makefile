@@ -13,7 +13,7 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 # A typo such as SUITE=hmm would run everything.
-KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DRY_RUN FILE FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
+KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILE FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
 	NAME NO_DEPS NVIDIA_SOURCE O REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
 UNKNOWN := $(filter-out $(KNOWN),$(foreach word,$(MAKEOVERRIDES),$(if $(findstring =,$(word)),$(firstword $(subst =, ,$(word))))))
 ifneq ($(strip $(UNKNOWN)),)
@@ -73,8 +73,8 @@ apply: ## patch your git tree: KERNEL_TREE=dir [SERIES=] [BRANCH=]
 mbox: ## write mails: SUBMITTER="Name <mail>" KERNEL_TREE=dir
 	@scripts/mbox.sh
 
-deb: tree ## build kernel packages [CONFIG=file] [DRY_RUN=1]
-	@scripts/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
+deb: tree ## build kernel packages [CONFIG=file] [DEBUG=1] [DRY_RUN=1]
+	@DEBUG=$(if $(findstring command,$(origin DEBUG)),$(DEBUG)) scripts/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
 
 refresh: ## apply to other kernels: BASE="7.2 v7.1 dir@commit"
 	@scripts/refresh.sh $(BASE)

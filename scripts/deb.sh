@@ -10,7 +10,8 @@ usage: deb.sh [--dry-run] [CONFIG]
 
 Builds Debian packages of build/tree, the base with all series. The configuration is
 CONFIG (default: /boot/config of the running kernel) with kernel-config/hardware.config
-on top, without debugging information and without the distribution's certificates. The
+on top, without debugging information and without the distribution's certificates. With
+DEBUG=1 in the environment, kernel-config/debug.config is merged, too. The
 packages go to build/deb. This takes an hour on eight processors, and 25 GiB of disk.
 To build on another distribution: make -C build/tree O=../deb/objects binrpm-pkg.
 
@@ -26,17 +27,17 @@ dry=$opted
 [ -z "$dry" ] || shift
 config=${1:-/boot/config-$(uname -r)}
 [ -f "$config" ] || die "no $config: name a configuration, such as the file /boot/config-* of your distribution (make deb CONFIG=file)"
-src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config
+src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config name=-p2p${DEBUG:+-debug}
 [ -f "$src/Kconfig" ] || die "no kernel tree in $src: run 'make tree' first"
 command -v dpkg-checkbuilddeps >/dev/null || die "no dpkg-checkbuilddeps: apt-get install dpkg-dev"
 mkdir -p "$out"
 kmake() {
-	make -s -C "$src" O="$out" LOCALVERSION=-p2p KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
+	make -s -C "$src" O="$out" LOCALVERSION=$name KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
 }
 
 step "deb: the configuration"
 # The certificates of the distribution are not in its configuration. Debugging information is ten times as large as the kernel.
-"$src/scripts/kconfig/merge_config.sh" -m -O "$out" "$config" "$wanted" <(
+"$src/scripts/kconfig/merge_config.sh" -m -O "$out" "$config" ${DEBUG:+"$TOP/kernel-config/debug.config"} "$wanted" <(
 	printf '%s=""\n' CONFIG_SYSTEM_TRUSTED_KEYS CONFIG_SYSTEM_REVOCATION_KEYS
 	echo CONFIG_DEBUG_INFO_NONE=y
 ) >"$out/merge.log" || die -c "$EX_CONFIG" "$(tail -n 1 "$out/merge.log")"
@@ -59,7 +60,7 @@ missing=$(dpkg-checkbuilddeps -d "$needs" /dev/null 2>&1 | sed 's/.*: //; s/debh
 if [ -n "$dry" ]; then
 	echo "configuration: $out/.config, version $(kmake kernelrelease)"
 	echo "missing packages: ${missing:-none}"
-	echo "would run: make -C $src O=$out LOCALVERSION=-p2p -j$(nproc) bindeb-pkg"
+	echo "would run: make -C $src O=$out LOCALVERSION=$name -j$(nproc) bindeb-pkg"
 	exit
 fi
 need_space "$out" 25

@@ -12,12 +12,15 @@ usage: hardware.sh check [OPTION...]
 
 check: says what is there and what is missing, a line each, and what to do.
 run: runs the steps that fit this machine, as root, and writes the report. A step that
-has passed is not repeated; one that has failed, or was interrupted, is. At the end the
-command says what to boot for the steps that are left. The same command then goes on.
+has passed is not repeated unless it is named; one that has failed, or was interrupted,
+is. At the end the command says what to boot for the steps that are left. The same
+command then goes on.
 list: prints the steps, with their time and what a failure means (hardware.steps).
 
-  --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau)
-  --adapter NAME    the RDMA device, as in `rdma link` (default: the first with PCI)
+  --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau that has
+                    memory of its own)
+  --adapter NAME    the RDMA device, as in `rdma link` (default: the first of mlx5, else
+                    the first that is a PCI device)
   --gid N           index of its GID (default: the first of RoCE v2; InfiniBand: 0)
   --expect WHERE    where pages must be after the adapter used them: stay (in VRAM),
                     ram, or any (default: what p2p-check says; any without p2p-check)
@@ -93,6 +96,10 @@ find_gpu() {
 	GPU='' NODE=''
 	for device in /sys/bus/pci/drivers/{xe,nouveau}/0*; do
 		[ -d "$device/drm" ] || continue
+		# Intel's GPUs on bus 0 have no memory of their own.
+		case ${PCI:-${device##*/}} in
+		????:00:*) [ -n "$PCI" ] || [ "${device%/*}" != /sys/bus/pci/drivers/xe ] || continue ;;
+		esac
 		[ -z "$PCI" ] || [ "${device##*/}" = "$PCI" ] || continue
 		PCI=${device##*/} GPU=${device%/*}
 		GPU=${GPU##*/} NODE=/dev/dri/$(cd "$device/drm" && echo renderD*)
@@ -103,9 +110,11 @@ find_gpu() {
 
 # find_adapter: set RDMA, NIC and GID
 find_adapter() {
-	local port type
-	for port in /sys/class/infiniband/${RDMA:-*}/ports/1; do
-		[ -e "$port/../../device" ] || continue
+	local ports port type
+	# mlx5 is the only driver of adapters that has on-demand paging.
+	ports=$(grep -ls '^DRIVER=mlx5_core' /sys/class/infiniband/${RDMA:-*}/device/uevent || ls /sys/class/infiniband/${RDMA:-*}/device/uevent 2>/dev/null) || true
+	for port in $ports; do
+		port=${port%/device/uevent}/ports/1
 		RDMA=$(basename "$(dirname "$(dirname "$port")")")
 		NIC=$(basename "$(readlink -f "$port/../../device")")
 		[ -z "$GID" ] || return 0
@@ -185,6 +194,10 @@ has() {
 	p2p)
 		why="booted without $GPU.svm_p2p=1"
 		[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" = Y ]
+		;;
+	path)
+		why="the adapter does not reach the GPU: pages migrate to RAM"
+		[ "$EXPECT" != ram ]
 		;;
 	no-p2p)
 		why="booted with $GPU.svm_p2p=1"
@@ -274,7 +287,7 @@ check() {
 	fi
 	if find_adapter; then
 		good "adapter $RDMA at $NIC, GID $GID, firmware $(cat "/sys/class/infiniband/$RDMA/fw_ver" 2>/dev/null || echo unknown)"
-		either "port 1 of $RDMA" "it is not ACTIVE (rdma link); a loopback cable is enough" port_is_up
+		either "port 1 of $RDMA" "it is not ACTIVE (rdma link); a loopback plug is enough, InfiniBand needs opensm, too" port_is_up
 		either "on-demand paging of $RDMA" "mlx5 has it from ConnectX-4 on; pyverbs must be there, too" odp "$RDMA"
 	else
 		lacks adapter "no RDMA device that is a PCI device (rdma link; for mlx5: modprobe mlx5_ib)"
@@ -282,12 +295,12 @@ check() {
 	if [ -n "$(ls /sys/class/iommu 2>/dev/null)" ]; then
 		good "IOMMU mode $(iommu_mode): $(title mode "$(iommu_mode)")"
 	else
-		good "no IOMMU: the steps of mode $(iommu_mode) run"
+		note "no IOMMU is on: only the steps of mode $(iommu_mode) run; turn it on in the BIOS (VT-d, AMD-Vi) for the others"
 	fi
 	check_config
 	! grep -qE '\[(integrity|confidentiality)\]' /sys/kernel/security/lockdown 2>/dev/null ||
 		lacks "a kernel that is not locked down" "turn Secure Boot off: debugfs and the step zero need it"
-	[ ! -d /sys/module/nvidia ] || lacks "a free GPU" "NVIDIA's driver is loaded: unload it, or see out-of-tree/nvidia-uvm"
+	[ ! -d /sys/module/nvidia ] || [ "$GPU" = xe ] || lacks "a free GPU" "NVIDIA's driver is loaded: unload it, or see out-of-tree/nvidia-uvm"
 	check_path
 	return $missing
 }
@@ -371,7 +384,7 @@ run_step() { # STEP
 		echo "$1: left out: $why"
 		return 0
 	}
-	[ "$(state "$1")" != passed ] || {
+	[ $named = 1 ] || [[ $(state "$1") != passed* ]] || {
 		echo "$1: has passed before"
 		fits=1
 		return 0
@@ -401,7 +414,8 @@ run_step() { # STEP
 	}
 	line=passed
 	[ "$rc" = 0 ] || line=failed
-	echo "$line" >"$dir/state"
+	# Where pages were expected tells whether the adapter used them in place.
+	echo "$line$([[ " $(field "$1" needs) " != *" adapter gpu "* ]] || echo ", pages: $EXPECT")" >"$dir/state"
 	printf '%s: %s (%d:%02d)\n' "$1" "$line" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
 	[ "$line" = passed ] || {
 		grep -B 3 -E '^ *not ok' "$dir/output.txt" | grep -E '^ *(#|not ok)' | tail -n 12 | sed 's/^/    /' || tail -n 5 "$dir/output.txt" | sed 's/^/    /'
@@ -415,15 +429,16 @@ left() {
 	local other step todo
 	for other in $(all mode); do
 		todo=
-		for step in $(all step); do
-			[ "$other" = "$mode" ] || ! has_modes "$step" || [ -n "$(lacking "$step" p2p)" ] || [ "$(state "$step" "$other")" = passed ] || todo+=" $step"
+		# Without an IOMMU there are no modes.
+		for step in $([ -z "$(ls /sys/class/iommu 2>/dev/null)" ] || all step); do
+			[ "$other" = "$mode" ] || ! has_modes "$step" || [ -n "$(lacking "$step" p2p)" ] || [[ $(state "$step" "$other") == passed* ]] || todo+=" $step"
 		done
 		[ -z "$todo" ] || echo "left:$todo: boot with $(title mode "$other") $GPU.svm_p2p=1"
 	done
 	for other in p2p no-p2p; do
 		todo=
 		for step in $(all step); do
-			[ -z "$(lacking "$step")" ] || [ -n "$(lacking "$step" "$other")" ] || [ "$(state "$step")" = passed ] || todo+=" $step"
+			[ -z "$(lacking "$step")" ] || [ -n "$(lacking "$step" "$other")" ] || [[ $(state "$step") == passed* ]] || todo+=" $step"
 		done
 		[ -z "$todo" ] || echo "left:$todo: boot $([ $other = p2p ] && echo with || echo without) $GPU.svm_p2p=1"
 	done
@@ -456,7 +471,7 @@ try() { # FILE COMMAND...
 
 machine() {
 	local file
-	echo "repository: $(git -C "$TOP" rev-parse HEAD 2>/dev/null || echo unknown)"
+	echo "repository: $(git -c safe.directory='*' -C "$TOP" rev-parse HEAD 2>/dev/null || echo unknown)"
 	uname -srvm
 	cat /proc/cmdline
 	grep -m 1 'model name' /proc/cpuinfo
@@ -476,7 +491,7 @@ table() {
 }
 
 report() {
-	local file
+	local file program
 	mkdir "$files"
 	machine >"$files/machine.txt"
 	find_config >"$files/config.txt" || rm "$files/config.txt"
@@ -484,6 +499,10 @@ report() {
 	check >"$files/check.txt" 2>&1 || true
 	try lspci-tree.txt lspci -tv
 	try lspci.txt lspci -vvnn
+	if program=$(find_p2p_check); then
+		try p2p-check.json "$program" --json
+		[ -z "$PCI" ] || [ -z "$NIC" ] || try p2p-check.svg "$program" --svg "$PCI" "$NIC"
+	fi
 	try ibv_devinfo.txt ibv_devinfo -v
 	try rdma.txt rdma link
 	dmesg -x | grep '^kern' >"$files/dmesg.txt" || true
@@ -509,7 +528,7 @@ run() {
 	find_gpu || true
 	# Asked once, because Python takes seconds to start on a slow machine.
 	! find_adapter || ! odp "$RDMA" || has_odp=yes
-	mode=$(iommu_mode) failed=0 fits=0
+	mode=$(iommu_mode) failed=0 fits=0 named=$(($# > 0))
 	if [ -z "$EXPECT" ]; then
 		EXPECT=any
 		! program=$(find_p2p_check) || [ -z "$GPU" ] || [ -z "$NIC" ] || {

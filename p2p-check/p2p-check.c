@@ -87,10 +87,12 @@ static const struct known exporters[] = {
 	{ 0x8086, 0x0b69, 0x0be5, "xe with shared virtual memory (DRM_XE_PAGEMAP)" },
 	{ 0x10de, 0x1580, 0x15ff, "nouveau with nouveau.svm_p2p=1" },
 	{ 0x10de, 0x1b00, 0x1d7f, "nouveau with nouveau.svm_p2p=1" },
-	{ 0x10de, 0x0000, 0xffff, "none: nouveau has shared virtual memory only on Pascal" },
-	{ 0x1002, 0x0000, 0xffff, "none: amdgpu does not export its device-private pages" },
+	{ 0x10de, 0x0000, 0xffff,
+	  "none, as nouveau has shared virtual memory only on Pascal; for NVIDIA's own driver see "
+	  "out-of-tree/nvidia-uvm" },
+	{ 0x1002, 0x0000, 0xffff, "none, as amdgpu does not export its device-private pages" },
 	{ 0x8086, 0x0000, 0xffff,
-	  "none: xe has shared virtual memory and VRAM only from Battlemage and Ponte Vecchio on" },
+	  "none, as xe has shared virtual memory and VRAM only from Battlemage and Ponte Vecchio on" },
 };
 
 struct dev {
@@ -99,6 +101,7 @@ struct dev {
 	unsigned int domain, bus, devfn, vendor, device, class;
 	unsigned char config[4096];
 	unsigned int len;
+	unsigned long long bar; /* MiB of the largest region that a dump names */
 	struct dev *up; /* the bridge above, NULL on a root bus */
 	long root; /* domain and root bus of the host bridge; -1: not known */
 	const char *lost; /* why it is not known what is above, or NULL */
@@ -273,6 +276,7 @@ static void read_dump(void)
 	char *line = NULL;
 	size_t size = 0;
 	const char *s;
+	char unit;
 	int n;
 
 	if (!f)
@@ -302,6 +306,12 @@ static void read_dump(void)
 				sscanf(s, "%2hhx", &d->config[at++]);
 				d->len = at;
 			}
+		} else if (d && (s = strstr(line, "Region ")) && (s = strstr(s, "[size=")) &&
+			   sscanf(s, "[size=%4u%c", &at, &unit) == 2 && strchr("MGT", unit)) {
+			unsigned long long bar = at;
+
+			bar <<= unit == 'M' ? 0 : unit == 'G' ? 10 : 20;
+			d->bar = bar > d->bar ? bar : d->bar;
 		} else if (d && (s = strstr(line, "Kernel driver in use: ")) && !d->driver) {
 			d->driver = text("%.40s", s + strlen("Kernel driver in use: "));
 		}
@@ -750,6 +760,25 @@ static void say_host(long root, bool same)
 		    root >> 8, root & 0xff);
 }
 
+/* On this machine: does the DMA mask of @client cover the BARs of @provider? */
+static void say_mask(const struct dev *provider, const struct dev *client)
+{
+	unsigned long long first, last, end = 0;
+	int bits = atoi(attribute(client, "dma_mask_bits"));
+	FILE *f = fopen(text(SYSFS "/%s/resource", provider->name), "r");
+	char line[128];
+
+	for (int i = 0; f && i < 6 && fgets(line, sizeof(line), f); i++)
+		if (sscanf(line, "%llx %llx", &first, &last) == 2 && last > end)
+			end = last;
+	if (f)
+		fclose(f);
+	if (client->driver && bits && bits < 64 && end >> bits)
+		say("The DMA mask of %s has %d bits, and a BAR of %s ends at 0x%llx, which is "
+		    "above it: addresses there are refused.",
+		    client->name, bits, provider->name, end);
+}
+
 static void reasons(const struct pair *p)
 {
 	long a = top(p->a)->root, b = top(p->b)->root;
@@ -768,6 +797,10 @@ static void reasons(const struct pair *p)
 	if (p->dark && !p->n_redirect && (p->common || p->lost))
 		say("The ACS bits of %s are not known: %s.", p->dark->name,
 		    dump ? "they need lspci -xxxx, as root" : "only root can read them");
+	if (!dump) {
+		say_mask(p->a, p->b);
+		say_mask(p->b, p->a);
+	}
 	if (p->possible == BUS)
 		return;
 	say("CPU: %s%s.", cpu_why, cpu_zen == YES ? ", so the kernel trusts all host bridges" : "");
@@ -811,6 +844,14 @@ static bool say_same(struct dev *d, const struct dev *other)
 	return true;
 }
 
+static bool has_switch(void)
+{
+	for (int i = 0; i < n_devs; i++)
+		if (express_type(devs[i]) == UPSTREAM)
+			return true;
+	return false;
+}
+
 static void advice(const struct pair *p)
 {
 	bool helps;
@@ -831,13 +872,18 @@ static void advice(const struct pair *p)
 		if (p->possible == NONE) {
 			helps = say_same(p->a, p->b);
 			if (!say_same(p->b, p->a) && !helps)
-				say("Only slots below one switch help, or another machine.");
+				say(has_switch() ? "Only slots below one switch help." :
+						   "This machine has no switch that both could be "
+						   "below, so only another machine helps.");
 		}
 	}
 	if (p->possible & BRIDGE && p->a->iommu && !strncmp(p->a->iommu, "DMA", 3))
 		say("The IOMMU translates. If transfers are slow or fail, try iommu=pt.");
 	if (cpu_zen == MAYBE && p->possible & NONE)
-		say("Say --cpu zen if the CPU is an AMD Zen or later, else --cpu other.");
+		say("Run again with --cpu zen if the CPU is an AMD Zen or later, else with "
+		    "--cpu other.");
+	if (guest)
+		say("This is a virtual machine. Run p2p-check on its host, too.");
 }
 
 static const char *bytes(int mib_log2)
@@ -854,7 +900,8 @@ static void describe(const struct dev *d)
 
 	for (size_t i = 0; d->kind == 'G' && i < ARRAY_SIZE(exporters); i++)
 		if (known(d, &exporters[i])) {
-			say("Driver that could export its memory with these patches: %s.",
+			say("Driver that lets peers reach its private memory with these patches: "
+			    "%s.",
 			    exporters[i].text);
 			break;
 		}
@@ -872,6 +919,8 @@ static void describe(const struct dev *d)
 		    size < most ? ": turn on Resizable BAR and Above 4G Decoding in the BIOS." :
 				  ".");
 	}
+	if (d->kind == 'G' && d->bar)
+		say("Its largest BAR has %llu MiB. Peers reach what the BAR shows.", d->bar);
 	if (d->kind == 'G' && !dump) {
 		f = fopen(text(SYSFS "/%s/resource", d->name), "r");
 		for (int i = 0; f && i < 6 && fgets(line, sizeof(line), f); i++)
@@ -890,7 +939,7 @@ static void describe(const struct dev *d)
 			say("RDMA driver: %s. On-demand paging: %s.", rdmas[i].text,
 			    strcmp(rdmas[i].text, "mlx5") ? "not in this driver" :
 							    "see odp_caps in ibv_devinfo -v");
-	if (d->kind == 'R' && (at = extended(d, 0xf)) > 0)
+	if (d->kind != 'D' && (at = extended(d, 0xf)) > 0)
 		say("ATS is %s.", u16(d, at + 6) & 0x8000 ? "on" : "off");
 	if (d->driver)
 		say("Bound to %s.", d->driver);
@@ -1068,8 +1117,9 @@ static void draw(struct dev **shown, int n, const struct pair *p)
 static int report(struct dev *x, struct dev *y)
 {
 	struct dev *shown[2 + n_devs];
-	int n = 0, pairs = 0, worst = OK;
-	bool rdma = false;
+	int n = 0, pairs = 0, counted = 0, worst = OK, explained = 0;
+	/* The pairs that count: a GPU and an RDMA adapter, or all if there is none. */
+	char other = 0;
 	struct pair p;
 
 	for (const char *k = x ? "" : "GRD"; *k; k++)
@@ -1080,6 +1130,9 @@ static int report(struct dev *x, struct dev *y)
 		shown[n++] = x;
 		shown[n++] = y;
 	}
+	for (int i = 0; i < n && !x; i++)
+		if (shown[i]->kind == 'R')
+			other = 'R';
 	if (svg) {
 		if (!n)
 			errx(USAGE, "no GPU, RDMA adapter or NVMe drive");
@@ -1124,28 +1177,44 @@ static int report(struct dev *x, struct dev *y)
 			else
 				printf(" %-7s", strlen(verdict(&p)) > 7 ? "?" : verdict(&p));
 			pairs++;
-			if ((x || shown[j]->kind == 'R') && worst != NOT_SUPPORTED && code(&p))
+			if (other && shown[j]->kind != other)
+				continue;
+			counted++;
+			if (worst != NOT_SUPPORTED && code(&p))
 				worst = code(&p);
-			rdma |= x || shown[j]->kind == 'R';
 		}
 	}
 	if (json)
 		printf("]}\n");
-	else if (!x)
+	else if (!x && pairs)
 		puts("\n\nbus: by bus address; bridge: through the host bridge; "
 		     "none: not supported;\n"
 		     "?: not known, or supported, but not known in which way.\n"
-		     "p2p-check ADDRESS ADDRESS says why.");
-	if (!rdma)
-		warnx("no pair of a GPU and an RDMA adapter");
-	return rdma ? worst : USAGE;
+		     "The verdict is about the path, not about drivers.\n"
+		     "p2p-check DEVICE DEVICE says why, for example p2p-check G0 R0.");
+	/* The reason of each verdict, by its first pair. */
+	for (int i = 0; i < n && !x && !json && shown[i]->kind == 'G'; i++)
+		for (int j = 0; j < n; j++) {
+			p = judge(shown[i], shown[j]);
+			if (i == j || (other && shown[j]->kind != other) ||
+			    explained >> p.possible & 1)
+				continue;
+			explained |= 1 << p.possible;
+			printf("\n%c%d and %c%d: ", shown[i]->kind, shown[i]->number,
+			       shown[j]->kind, shown[j]->number);
+			put_pair(&p);
+		}
+	if (!counted)
+		warnx("no pair of a GPU and another device");
+	return counted ? worst : USAGE;
 }
 
 static void usage(FILE *f)
 {
-	fputs("usage: p2p-check [-F FILE] [--cpu zen|other] [--json|--svg] [ADDRESS ADDRESS]\n\n"
+	fputs("usage: p2p-check [-F FILE] [--cpu zen|other] [--json|--svg] [DEVICE DEVICE]\n\n"
 	      "Says by the rules of Linux whether PCI peer-to-peer DMA works between GPUs, RDMA\n"
 	      "adapters and NVMe drives, or why it does not work between two devices.\n\n"
+	      "DEVICE is an address, or a name such as G0 or R1 in the table of all pairs.\n\n"
 	      "  -F FILE  another machine: the output of lspci -vvnnxxxx, as root (-: stdin)\n"
 	      "  --cpu    an AMD Zen or later, or another CPU; a dump does not always tell\n"
 	      "  --json   for programs\n"
@@ -1153,8 +1222,9 @@ static void usage(FILE *f)
 	      "Verdicts: bus (by bus address; a switch forwards), bridge (through the host\n"
 	      "bridge), none (not supported). If not all is known: \"bus or bridge\" or\n"
 	      "\"not known\".\n\n"
-	      "exit: 0 supported (all pairs of a GPU and an RDMA adapter), 1 not supported,\n"
-	      "2 wrong usage, cannot read, or no such devices, 3 not known\n",
+	      "exit: 0 supported (all pairs of a GPU and an RDMA adapter; without an adapter,\n"
+	      "all pairs of a GPU), 1 not supported, 2 wrong usage, cannot read, or no such\n"
+	      "devices, 3 not known\n",
 	      f);
 }
 
@@ -1208,6 +1278,9 @@ int main(int argc, char **argv)
 	classify();
 	for (int i = 0; i < n; i++) {
 		pair[i] = find(which[i]);
+		for (int j = 0; j < n_devs && *which[i] && strchr("GRD", *which[i]); j++)
+			if (devs[j]->kind == *which[i] && devs[j]->number == atoi(which[i] + 1))
+				pair[i] = devs[j];
 		if (!pair[i])
 			errx(USAGE, "no device %s", which[i]);
 	}

@@ -32,7 +32,7 @@ src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config
 command -v dpkg-checkbuilddeps >/dev/null || die "no dpkg-checkbuilddeps: apt-get install dpkg-dev"
 mkdir -p "$out"
 kmake() {
-	make -s -C "$src" O="$out" LOCALVERSION=$name KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
+	make -s -C "$src" O="$out" LOCALVERSION="$name" KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
 }
 
 step "deb: the configuration"

@@ -110,26 +110,28 @@ find_gpu() {
 
 # find_adapter: set RDMA, NIC and GID
 find_adapter() {
-	local ports port type
-	# mlx5 is the only driver of adapters that has on-demand paging.
-	ports=$(grep -ls '^DRIVER=mlx5_core' /sys/class/infiniband/${RDMA:-*}/device/uevent || ls /sys/class/infiniband/${RDMA:-*}/device/uevent 2>/dev/null) || true
-	for port in $ports; do
-		port=${port%/device/uevent}/ports/1
-		RDMA=$(basename "$(dirname "$(dirname "$port")")")
-		NIC=$(basename "$(readlink -f "$port/../../device")")
-		[ -z "$GID" ] || return 0
-		GID=0
-		[ "$(cat "$port/link_layer")" = Ethernet ] || return 0
-		for type in $(cd "$port/gid_attrs/types" && grep -sxl 'RoCE v2' [0-9]* | sort -n); do
-			[ "$(cat "$port/gids/$type")" = 0000:0000:0000:0000:0000:0000:0000:0000 ] || {
-				GID=$type
-				return
-			}
-		done
-		return 0
-	done
+	local at port='' type
 	NIC=''
-	return 1
+	for at in /sys/class/infiniband/${RDMA:-*}/ports/1; do
+		[ -e "$at/../../device" ] || continue
+		[ -n "$port" ] || port=$at
+		# No other driver of adapters has on-demand paging.
+		grep -qs '^DRIVER=mlx5_core' "$at/../../device/uevent" || continue
+		port=$at
+		break
+	done
+	[ -n "$port" ] || return
+	RDMA=$(basename "$(dirname "$(dirname "$port")")")
+	NIC=$(basename "$(readlink -f "$port/../../device")")
+	[ -z "$GID" ] || return 0
+	GID=0
+	[ "$(cat "$port/link_layer")" = Ethernet ] || return 0
+	for type in $(cd "$port/gid_attrs/types" && grep -sxl 'RoCE v2' [0-9]* | sort -n); do
+		[ "$(cat "$port/gids/$type")" = 0000:0000:0000:0000:0000:0000:0000:0000 ] || {
+			GID=$type
+			return
+		}
+	done
 }
 
 # odp NAME: whether this RDMA device has on-demand paging
@@ -384,7 +386,7 @@ run_step() { # STEP
 		echo "$1: left out: $why"
 		return 0
 	}
-	[ $named = 1 ] || [[ $(state "$1") != passed* ]] || {
+	[ "$named" = 1 ] || [[ $(state "$1") != passed* ]] || {
 		echo "$1: has passed before"
 		fits=1
 		return 0

@@ -92,7 +92,8 @@ static const struct known exporters[] = {
 	  "out-of-tree/nvidia-uvm" },
 	{ 0x1002, 0x0000, 0xffff, "none, as amdgpu does not export its device-private pages" },
 	{ 0x8086, 0x0000, 0xffff,
-	  "none, as xe has shared virtual memory and VRAM only from Battlemage and Ponte Vecchio on" },
+	  "none, as xe has shared virtual memory and VRAM only from Battlemage and Ponte Vecchio "
+	  "on" },
 };
 
 struct dev {

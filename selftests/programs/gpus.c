@@ -339,6 +339,19 @@ TEST_F(gpus, device_atomics_later)
 	device_atomics(_metadata, self, true);
 }
 
+/* xe touches one page. Out of reach, the pages of the same range migrate, at most 64 KiB. */
+TEST_F(gpus, touched)
+{
+	char *at = self->mem + self->size / 2;
+
+	fill(self->mem, self->size, SEED);
+	ASSERT_EQ(nouveau_to_vram(self->nouveau.drm, self->mem, self->size), 0);
+	ASSERT_EQ(gpu_store(&self->xe, at, pattern((at - self->mem) / 4, SEED)), 0);
+	EXPECT_EQ(in_vram(at), self->reached);
+	EXPECT_GE(pages_in_vram(self->mem, NPAGES), self->reached ? NPAGES : NPAGES - 16);
+	EXPECT_EQ(wrong(self->mem, self->size, SEED), 0);
+}
+
 /* The CPU touches one page: it alone goes, and after it came back xe finds it again. */
 TEST_F(gpus, one_page)
 {
@@ -395,6 +408,29 @@ TEST_F(gpus, forked)
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
 	EXPECT_EQ(status, 0);
 	EXPECT_EQ(*(uint32_t *)self->mem, 5);
+}
+
+/* After fork, xe writes for the child: the parent keeps its data, and the way to them. */
+TEST_F(gpus, child_writes)
+{
+	int status;
+	pid_t pid;
+
+	map_it(_metadata, self, self->mem, self->size);
+	pid = fork();
+	if (!pid) {
+		struct gpu own = { .drm = -1 };
+
+		_exit(!open_gpu(&own) ||
+		      prefer(&own, self->mem, self->size, DRM_XE_PREFERRED_LOC_DEFAULT_SYSTEM) ||
+		      gpu_store(&own, self->mem + PAGE, 4711) ||
+		      *(volatile uint32_t *)(self->mem + PAGE) != 4711);
+	}
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	ASSERT_EQ(gpu_copy(&self->xe, self->ram, self->mem, self->size), 0);
+	EXPECT_EQ(wrong(self->ram, self->size, SEED), 0);
+	EXPECT_EQ(wrong(self->mem, self->size, SEED), 0);
 }
 
 TEST_F(gpus, unmapped)

@@ -102,7 +102,8 @@ struct dev {
 	unsigned int domain, bus, devfn, vendor, device, class;
 	unsigned char config[4096];
 	unsigned int len;
-	unsigned long long bar; /* MiB of the largest region that a dump names */
+	unsigned long long bar; /* MiB of the largest BAR */
+	unsigned long long end; /* of the last BAR; 0 in a dump */
 	struct dev *up; /* the bridge above, NULL on a root bus */
 	long root; /* domain and root bus of the host bridge; -1: not known */
 	const char *lost; /* why it is not known what is above, or NULL */
@@ -351,6 +352,24 @@ static char *attribute(const struct dev *d, const char *file)
 	return line;
 }
 
+static void read_bars(struct dev *d)
+{
+	FILE *f = fopen(text(SYSFS "/%s/resource", d->name), "r");
+	unsigned long long first, last;
+	char line[128];
+
+	for (int i = 0; f && i < 6 && fgets(line, sizeof(line), f); i++) {
+		if (sscanf(line, "%llx %llx", &first, &last) != 2 || last <= first)
+			continue;
+		if ((last - first + 1) >> 20 > d->bar)
+			d->bar = (last - first + 1) >> 20;
+		if (last > d->end)
+			d->end = last;
+	}
+	if (f)
+		fclose(f);
+}
+
 static void read_live(void)
 {
 	DIR *dir = opendir(SYSFS);
@@ -371,6 +390,7 @@ static void read_live(void)
 		d->iommu = text("%s", attribute(d, "iommu_group/type"));
 		if (!strncmp(attribute(d, "uevent"), "DRIVER=", 7))
 			d->driver = text("%s", attribute(d, "uevent") + 7);
+		read_bars(d);
 		f = fopen(text(SYSFS "/%s/config", d->name), "r");
 		if (f) {
 			/* Not more than a user may read. */
@@ -764,20 +784,12 @@ static void say_host(long root, bool same)
 /* On this machine: does the DMA mask of @client cover the BARs of @provider? */
 static void say_mask(const struct dev *provider, const struct dev *client)
 {
-	unsigned long long first, last, end = 0;
 	int bits = atoi(attribute(client, "dma_mask_bits"));
-	FILE *f = fopen(text(SYSFS "/%s/resource", provider->name), "r");
-	char line[128];
 
-	for (int i = 0; f && i < 6 && fgets(line, sizeof(line), f); i++)
-		if (sscanf(line, "%llx %llx", &first, &last) == 2 && last > end)
-			end = last;
-	if (f)
-		fclose(f);
-	if (client->driver && bits && bits < 64 && end >> bits)
+	if (client->driver && bits && bits < 64 && provider->end >> bits)
 		say("The DMA mask of %s has %d bits, and a BAR of %s ends at 0x%llx, which is "
 		    "above it: addresses there are refused.",
-		    client->name, bits, provider->name, end);
+		    client->name, bits, provider->name, provider->end);
 }
 
 static void reasons(const struct pair *p)
@@ -894,10 +906,8 @@ static const char *bytes(int mib_log2)
 
 static void describe(const struct dev *d)
 {
-	unsigned long long first, last, vram, largest = 0;
 	int at = extended(d, 0x15), bars = 0;
-	char line[128];
-	FILE *f;
+	unsigned long long vram;
 
 	for (size_t i = 0; d->kind == 'G' && i < ARRAY_SIZE(exporters); i++)
 		if (known(d, &exporters[i])) {
@@ -920,20 +930,10 @@ static void describe(const struct dev *d)
 		    size < most ? ": turn on Resizable BAR and Above 4G Decoding in the BIOS." :
 				  ".");
 	}
-	if (d->kind == 'G' && d->bar)
-		say("Its largest BAR has %llu MiB. Peers reach what the BAR shows.", d->bar);
-	if (d->kind == 'G' && !dump) {
-		f = fopen(text(SYSFS "/%s/resource", d->name), "r");
-		for (int i = 0; f && i < 6 && fgets(line, sizeof(line), f); i++)
-			if (sscanf(line, "%llx %llx", &first, &last) == 2 && last > first &&
-			    last - first >= largest)
-				largest = last - first + 1;
-		if (f)
-			fclose(f);
-		vram = strtoull(attribute(d, "mem_info_vram_total"), NULL, 0);
-		say("Its largest BAR has %llu MiB, its VRAM %s. Peers reach what the BAR shows.",
-		    largest >> 20,
-		    vram ? text("%llu MiB", vram >> 20) : "a size that this driver does not tell");
+	if (d->kind == 'G' && (d->bar || !dump)) {
+		vram = dump ? 0 : strtoull(attribute(d, "mem_info_vram_total"), NULL, 0);
+		say("Its largest BAR has %llu MiB%s. Peers reach what the BAR shows.", d->bar,
+		    vram ? text(", its VRAM %llu MiB", vram >> 20) : "");
 	}
 	for (size_t i = 0; d->kind == 'R' && i < ARRAY_SIZE(rdmas); i++)
 		if (known(d, &rdmas[i]))
@@ -1015,7 +1015,8 @@ static void draw_line(int x, int y, int to_x, int to_y, const char *style)
 	       y == to_y ? y - 110 : (y + to_y) / 2, to_x, to_y, style);
 }
 
-static void draw_box(const struct dev *d, const char *title, const char *more, const char *fill)
+static void draw_box(const struct dev *d, const char *title, const char *more, bool bad,
+		     const char *fill)
 {
 	printf("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" "
 	       "stroke=\"#8c959f\"/>\n",
@@ -1024,7 +1025,7 @@ static void draw_box(const struct dev *d, const char *title, const char *more, c
 	       "</tspan><tspan x=\"%d\" dy=\"15\">%s</tspan><tspan x=\"%d\" dy=\"15\" %s>%s"
 	       "</tspan></text>\n",
 	       d->y - 11, d->x, title, d->x, d->name, d->x,
-	       strstr(more, "redirect") || strstr(more, "not ") ? "fill=\"#cf222e\"" : "", more);
+	       bad ? "fill=\"#cf222e\"" : "", more);
 }
 
 static void draw(struct dev **shown, int n, const struct pair *p)
@@ -1095,6 +1096,7 @@ static void draw(struct dev **shown, int n, const struct pair *p)
 						    "bridge",
 				 redirects(d) == YES ? "ACS redirects" :
 						       text("%04x:%04x", d->vendor, d->device),
+				 redirects(d) == YES,
 				 d->kind ? "#ddf4ff" : "#f6f8fa");
 	}
 	for (int i = 0; i < n_tops; i++) {
@@ -1106,6 +1108,7 @@ static void draw(struct dev **shown, int n, const struct pair *p)
 			 yes == YES	   ? "trusted by the kernel" :
 			 cpu_zen == MAYBE || yes == MAYBE ? "trusted: not known" :
 					     "not trusted by the kernel",
+			 yes != YES,
 			 "#eaeef2");
 	}
 	if (p)
@@ -1118,10 +1121,10 @@ static void draw(struct dev **shown, int n, const struct pair *p)
 static int report(struct dev *x, struct dev *y)
 {
 	struct dev *shown[2 + n_devs];
-	int n = 0, pairs = 0, counted = 0, worst = OK, explained = 0;
+	int n = 0, pairs = 0, counted = 0, worst = OK, explained = 0, n_first = 0;
 	/* The pairs that count: a GPU and an RDMA adapter, or all if there is none. */
 	char other = 0;
-	struct pair p;
+	struct pair p, first[8]; /* the first pair of each verdict, to explain it */
 
 	for (const char *k = x ? "" : "GRD"; *k; k++)
 		for (int i = 0; i < n_devs; i++)
@@ -1181,6 +1184,9 @@ static int report(struct dev *x, struct dev *y)
 			if (other && shown[j]->kind != other)
 				continue;
 			counted++;
+			if (!(explained >> p.possible & 1))
+				first[n_first++] = p;
+			explained |= 1 << p.possible;
 			if (worst != NOT_SUPPORTED && code(&p))
 				worst = code(&p);
 		}
@@ -1193,18 +1199,11 @@ static int report(struct dev *x, struct dev *y)
 		     "?: not known, or supported, but not known in which way.\n"
 		     "The verdict is about the path, not about drivers.\n"
 		     "p2p-check DEVICE DEVICE says why, for example p2p-check G0 R0.");
-	/* The reason of each verdict, by its first pair. */
-	for (int i = 0; i < n && !x && !json && shown[i]->kind == 'G'; i++)
-		for (int j = 0; j < n; j++) {
-			p = judge(shown[i], shown[j]);
-			if (i == j || (other && shown[j]->kind != other) ||
-			    explained >> p.possible & 1)
-				continue;
-			explained |= 1 << p.possible;
-			printf("\n%c%d and %c%d: ", shown[i]->kind, shown[i]->number,
-			       shown[j]->kind, shown[j]->number);
-			put_pair(&p);
-		}
+	for (int i = 0; i < n_first && !x && !json; i++) {
+		printf("\n%c%d and %c%d: ", first[i].a->kind, first[i].a->number, first[i].b->kind,
+		       first[i].b->number);
+		put_pair(&first[i]);
+	}
 	if (!counted)
 		warnx("no pair of a GPU and another device");
 	return counted ? worst : USAGE;

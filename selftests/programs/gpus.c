@@ -537,7 +537,7 @@ TEST_F_TIMEOUT(gpus, unbind_xe, 120)
 {
 	char bdf[BDF_SIZE];
 
-	ASSERT_TRUE(gpu_bdf(bdf));
+	ASSERT_TRUE(gpu_bdf(0, bdf));
 	map_it(_metadata, self, self->mem, self->size);
 	close(self->xe.drm);
 	self->xe.drm = -1;

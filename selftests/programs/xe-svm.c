@@ -621,16 +621,22 @@ FIXTURE_TEARDOWN(sleep)
 	close_gpu(_metadata, &self->gpu);
 }
 
-/* Suspend to idle, which ends when all devices are suspended: VRAM moves to RAM before. */
+/* Suspend to idle, which ends when all devices are suspended. */
+static bool machine_sleeps(void)
+{
+	return write_file("/sys/module/suspend/parameters/pm_test_delay", "0") &&
+	       write_file("/sys/power/pm_test", "devices") &&
+	       write_file("/sys/power/state", "freeze");
+}
+
+/* VRAM moves to RAM before. */
 TEST_F_TIMEOUT(sleep, machine, 120)
 {
 	struct gpu *g = &self->gpu;
 
 	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
 	ASSERT_EQ(gpu_store(g, g->mem, pattern(0, 1)), 0);
-	ASSERT_TRUE(write_file("/sys/module/suspend/parameters/pm_test_delay", "0"));
-	ASSERT_TRUE(write_file("/sys/power/pm_test", "devices"));
-	ASSERT_TRUE(write_file("/sys/power/state", "freeze"));
+	ASSERT_TRUE(machine_sleeps());
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
@@ -663,7 +669,7 @@ static void close_drm(struct gpu *g)
 
 FIXTURE_SETUP(unbind)
 {
-	ASSERT_TRUE(gpu_bdf(self->bdf));
+	ASSERT_TRUE(gpu_bdf(0, self->bdf));
 	ASSERT_TRUE(open_gpu(&self->gpu));
 	self->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(self->huge, MAP_FAILED);
@@ -780,6 +786,111 @@ TEST_F(peer, with_gpu)
 		EXPECT_EQ(((uint32_t *)g->mem)[i], 6 + i);
 }
 
+/* Move memory to VRAM and let the peer map it. */
+static void peer_maps(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, char *mem,
+		      size_t size)
+{
+	size_t n = size / PAGE;
+
+	ASSERT_EQ(to_vram(&self->gpu, mem, size), 0);
+	ASSERT_EQ(pages_in_vram(mem, n), n);
+	ASSERT_EQ(edu_fault(&self->peer, mem, size, NULL), 0);
+	ASSERT_EQ(pages_as(&self->peer, mem, n, self->peer.reached), n);
+}
+
+/* The driver is unbound: the data of the peer are there, and the peer has no page in VRAM left. */
+TEST_F_TIMEOUT(peer, unbind, 60)
+{
+	struct gpu *g = &self->gpu;
+	bool in_place = self->peer.reached != EDU_HMM_RAM;
+	char bdf[BDF_SIZE];
+	uint32_t buf[128];
+
+	ASSERT_TRUE(gpu_bdf(0, bdf));
+	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
+	peer_maps(_metadata, self, g->mem, NPAGES * PAGE);
+	fill(buf, sizeof(buf), 6);
+	ASSERT_EQ(edu_dma(&self->peer, g->mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_TRUE(driver(bdf, "unbind"));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+	EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached),
+		  in_place ? 0 : NPAGES);
+	EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 6), 0);
+	EXPECT_EQ(wrong(g->mem, PAGE, 1), 0);
+	close_drm(g);
+	ASSERT_TRUE(driver(bdf, "bind"));
+}
+
+/* The machine sleeps: the peer has no page left. Later it reaches the new place of the memory. */
+TEST_F_TIMEOUT(peer, machine_sleeps, 120)
+{
+	struct gpu *g = &self->gpu;
+	bool in_place = self->peer.reached != EDU_HMM_RAM;
+	uint32_t buf[128];
+
+	ASSERT_EQ(edu_register(&self->peer, g->mem, NPAGES * PAGE), 0);
+	for (int i = 0; i < 2; i++) {
+		peer_maps(_metadata, self, g->mem, NPAGES * PAGE);
+		fill(buf, sizeof(buf), 6 + i);
+		ASSERT_EQ(edu_dma(&self->peer, g->mem + PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+		if (i)
+			break;
+		ASSERT_TRUE(machine_sleeps());
+		EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
+		EXPECT_EQ(pages_as(&self->peer, g->mem, NPAGES, self->peer.reached),
+			  in_place ? 0 : NPAGES);
+		EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 6), 0);
+	}
+	EXPECT_EQ(wrong(g->mem + PAGE, sizeof(buf), 7), 0);
+	EXPECT_EQ(wrong(g->mem, PAGE, 1), 0);
+}
+
+/* Is one of n pages in VRAM where this entry of pagemap says? */
+static bool has_frame(char *mem, size_t n, uint64_t entry)
+{
+	uint64_t e[NPAGES];
+	bool found = false;
+
+	if (!pagemap((uintptr_t)mem, n, e))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		found |= device_private(e[i]) && (e[i] ^ entry) << 9 >> 14 == 0;
+	return found;
+}
+
+/* Memory is freed while writes of the peer are in flight. They must not reach its next owner. */
+TEST_F_TIMEOUT(peer, handed_out_again, 60)
+{
+	struct gpu *g = &self->gpu;
+	bool in_place = self->peer.reached != EDU_HMM_RAM;
+	size_t size = NPAGES * PAGE;
+	char *mem = map(size + PAGE, MADV_NOHUGEPAGE);
+	uint32_t buf[128];
+	uint64_t entry;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	fill(mem, size + PAGE, 3);
+	ASSERT_EQ(edu_register(&self->peer, mem, size + PAGE), 0);
+	peer_maps(_metadata, self, mem, size + PAGE);
+	ASSERT_TRUE(pagemap((uintptr_t)mem + size - PAGE, 1, &entry));
+	fill(buf, sizeof(buf), 9);
+	ASSERT_EQ(edu_dma(&self->peer, mem + size - PAGE, buf, sizeof(buf), EDU_HMM_WRITE), 0);
+	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
+	/* A worker frees buffers, so the memory may be handed out only later. */
+	for (int i = 0; i < (in_place ? 50 : 1); i++) {
+		ASSERT_EQ(to_vram(g, g->mem, size), 0);
+		if (has_frame(g->mem, NPAGES, entry))
+			break;
+		EXPECT_EQ(wrong(g->mem, size, 1), 0);
+		pause_ms(20);
+	}
+	ASSERT_EQ(has_frame(g->mem, NPAGES, entry), in_place);
+	/* Earlier writes of the peer arrive before this read returns. */
+	ASSERT_EQ(edu_dma(&self->peer, mem + size, buf, sizeof(buf), 0), 0);
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	EXPECT_EQ(wrong(g->mem, size, 1), 0);
+}
+
 /* ---- bugs of the base, which 1-xe-fixes fixes ---- */
 
 FIXTURE(fixes)
@@ -791,7 +902,7 @@ FIXTURE(fixes)
 
 FIXTURE_SETUP(fixes)
 {
-	ASSERT_TRUE(gpu_bdf(self->bdf));
+	ASSERT_TRUE(gpu_bdf(0, self->bdf));
 	ASSERT_TRUE(open_gpu(&self->gpu));
 	self->huge = map(HUGE, MADV_HUGEPAGE);
 	ASSERT_NE(self->huge, MAP_FAILED);
@@ -1180,7 +1291,7 @@ FIXTURE(copy)
 
 FIXTURE_SETUP(copy)
 {
-	ASSERT_TRUE(gpu_bdf(self->bdf));
+	ASSERT_TRUE(gpu_bdf(0, self->bdf));
 	ASSERT_TRUE(open_gpu(&self->gpu));
 }
 

@@ -27,6 +27,7 @@ struct stats {
 };
 
 struct gpu {
+	unsigned int which;		/* of the GPUs of xe, in the order of the bus */
 	int drm;
 	volatile uint8_t *door;
 	uint32_t vm, queue, region;
@@ -96,15 +97,18 @@ static inline int to_vram(struct gpu *self, void *mem, size_t size)
 }
 
 /* Where the GPU is on the bus. */
-static inline bool gpu_bdf(char *bdf)
+static inline bool gpu_bdf(unsigned int which, char *bdf)
 {
 	glob_t found;
+	bool there;
 
 	if (glob("/sys/bus/pci/drivers/xe/0*", 0, NULL, &found))
 		return false;
-	snprintf(bdf, BDF_SIZE, "%s", strrchr(found.gl_pathv[0], '/') + 1);
+	there = which < found.gl_pathc;
+	if (there)
+		snprintf(bdf, BDF_SIZE, "%s", strrchr(found.gl_pathv[which], '/') + 1);
 	globfree(&found);
-	return true;
+	return there;
 }
 
 static inline bool query(struct gpu *self, uint32_t what, void *answer, size_t room)
@@ -127,11 +131,14 @@ static inline bool open_files(struct gpu *self)
 	glob_t found;
 	int fd;
 
-	/* A device that was unbound while it was open has another number. */
-	if (glob("/dev/dri/renderD*", 0, NULL, &found))
+	if (!gpu_bdf(self->which, bdf))
 		return false;
-	self->drm = open(found.gl_pathv[0], O_RDWR | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/drm/renderD*", bdf);
+	if (glob(path, 0, NULL, &found))
+		return false;
+	snprintf(path, sizeof(path), "/dev/dri/%s", strrchr(found.gl_pathv[0], '/') + 1);
 	globfree(&found);
+	self->drm = open(path, O_RDWR | O_CLOEXEC);
 	if (self->drm < 0 || !query(self, DRM_XE_DEVICE_QUERY_ENGINES, e, sizeof(room)))
 		return false;
 	for (uint32_t i = 0; i < e->num_engines; i++)
@@ -145,7 +152,7 @@ static inline bool open_files(struct gpu *self)
 			self->hidden = r->mem_regions[i].cpu_visible_size <
 				       r->mem_regions[i].total_size;
 		}
-	if (!self->region || !gpu_bdf(bdf))
+	if (!self->region)
 		return false;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource4", bdf);
 	fd = open(path, O_RDWR | O_SYNC);

@@ -1,32 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Apply the series on a new branch of the user's own kernel tree.
+#
+# usage: KERNEL_TREE=dir [SERIES="name ..."] [BRANCH=hmm-p2p] apply.sh
+#
+# Applies all series, or only SERIES and the series that it needs (patches/needs),
+# with git am to a new branch of your git tree. The branch starts at HEAD. The tree
+# must be clean. It must be the release of the base (patches/BASE) or any stable
+# release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
+#
+# git am runs in a temporary worktree. At the end the new branch is checked out in
+# your tree, in one step that an interrupt does not stop. Until then your tree does
+# not change, even if a patch does not apply (exit 3) or if you interrupt the script
+# (Ctrl-C, TERM, HUP). An interrupted script first waits some seconds for git am to end.
+#
+# The commits are signed if your git configuration says so. Your git hooks do not run:
+# they are for your own commits, and these patches have no Signed-off-by.
+#
+# After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
+# shows it, and "git worktree remove --force PATH" removes it.
+# If only some series are applied, the context of a patch may differ from that of
+# your tree, because it has changes of another series. git am then merges (--3way).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: KERNEL_TREE=dir [SERIES="name ..."] [BRANCH=hmm-p2p] apply.sh
-
-Applies all series, or only SERIES and the series that it needs (patches/needs),
-with git am to a new branch of your git tree. The branch starts at HEAD. The tree
-must be clean. It must be the release of the base (patches/BASE) or any stable
-release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
-
-git am runs in a temporary worktree. At the end the new branch is checked out in
-your tree, in one step that an interrupt does not stop. Until then your tree does
-not change, even if a patch does not apply (exit 3) or if you interrupt the script
-(Ctrl-C, TERM, HUP). An interrupted script first waits some seconds for git am to end.
-
-The commits are signed if your git configuration says so. Your git hooks do not run:
-they are for your own commits, and these patches have no Signed-off-by.
-
-After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
-shows it, and "git worktree remove --force PATH" removes it.
-If only some series are applied, the context of a patch may differ from that of
-your tree, because it has changes of another series. git am then merges (--3way).
-END
-}
 arguments 0 0 '' "$@"
 
 dir=${KERNEL_TREE:-}

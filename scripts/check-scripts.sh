@@ -1,22 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Check our own files: shell scripts, licences, sorted lists, pictures, and names in the documentation.
+#
+# usage: check-scripts.sh [FILE...]
+#
+# Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
+# files. Then checks that each script and source has its licence line, that kernel
+# configuration fragments and package lists are sorted, that the pictures of the
+# topologies and the page of the series (patches/README.md) are up to date, that each
+# topology has a row in the documentation and in the suite hmm, that the numbers of
+# scripts/figures are what their commands print, and that the documentation names no
+# check, suite, mutant, topology, patch or file that does not exist.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: check-scripts.sh [FILE...]
-
-Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
-files. Then checks that each script and source has its licence line, that kernel
-configuration fragments and package lists are sorted, that the pictures of the
-topologies and the page of the series (patches/README.md) are up to date, that each
-topology has a row in the documentation and in the suite hmm, that the numbers of
-scripts/figures are what their commands print, and that the documentation names no
-check, suite, mutant, topology, patch or file that does not exist.
-END
-}
 arguments 0 9999 '' "$@"
 for t in shellcheck shfmt; do
 	command -v "$t" >/dev/null || die "no $t: apt-get install $t"

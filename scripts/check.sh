@@ -1,38 +1,34 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Run the checks of the series.
+#
+# usage: check.sh [--self] ["NAME ..."]
+#
+# Runs all checks in scripts/checks, or the named ones, on the patches as they are in
+# build/tree, and prints one line per check. The name "fast" stands for all checks in
+# scripts/checks/fast. These run first, JOBS at the same time (default: one per
+# processor), each in its own tree.
+#
+# Each check is first run on the bad inputs in its folder. If it does not reject them,
+# the check fails. --self does only this. Details are in results/check/NAME.
+#
+# A check is a folder with
+#   check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
+#          other codes failed
+#   bad/   inputs that it must reject. Each names a regular expression for the reason.
+#          An input is a patch for the kernel (*.patch) or for this project (*.diff),
+#          with the expression in its line "Expect:". Or it is a folder that replaces
+#          patches/, with the expression in its file "expect"
+#   files  only for fast checks: kernel files (git pathspecs) that the check reads,
+#          besides those that the patches and the bad inputs name
+#
+# RANGE=A..B in the environment limits checks that compile to these commits of
+# build/tree, and skips the bad inputs. To check each commit, run in build/tree:
+#   git rebase -x 'RANGE=HEAD^..HEAD ../../scripts/check.sh bisect' base
+#
+# exit: 0 nothing failed, 1 a check failed.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: check.sh [--self] ["NAME ..."]
-
-Runs all checks in scripts/checks, or the named ones, on the patches as they are in
-build/tree, and prints one line per check. The name "fast" stands for all checks in
-scripts/checks/fast. These run first, JOBS at the same time (default: one per
-processor), each in its own tree.
-
-Each check is first run on the bad inputs in its folder. If it does not reject them,
-the check fails. --self does only this. Details are in results/check/NAME.
-
-A check is a folder with
-  check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
-         other codes failed
-  bad/   inputs that it must reject. Each names a regular expression for the reason.
-         An input is a patch for the kernel (*.patch) or for this project (*.diff),
-         with the expression in its line "Expect:". Or it is a folder that replaces
-         patches/, with the expression in its file "expect"
-  files  only for fast checks: kernel files (git pathspecs) that the check reads,
-         besides those that the patches and the bad inputs name
-
-RANGE=A..B in the environment limits checks that compile to these commits of
-build/tree, and skips the bad inputs. To check each commit, run in build/tree:
-  git rebase -x 'RANGE=HEAD^..HEAD ../../scripts/check.sh bisect' base
-
-exit: 0 nothing failed, 1 a check failed.
-END
-}
 arguments 0 1 --self "$@"
 self=$opted
 [ -z "$self" ] || shift

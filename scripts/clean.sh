@@ -1,19 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Remove build products and results, and with --all the cache.
+#
+# usage: clean.sh [--all]
+#
+# Removes build/ and results/. With --all it also removes the cache (the base, ccache,
+# QEMU 11 and other downloads). Other files in the folder of the cache stay.
+# Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/series.sh"
-
-usage() {
-	cat <<'END'
-usage: clean.sh [--all]
-
-Removes build/ and results/. With --all it also removes the cache (the base, ccache,
-QEMU 11 and other downloads). Other files in the folder of the cache stay.
-Refuses if build/tree has work that is not in patches/, a stash, or another branch.
-END
-}
 arguments 0 0 --all "$@"
 
 if [ -f "$record" ]; then

@@ -23,6 +23,11 @@ die() {
 	exit "$code"
 }
 
+# usage: print the comment at the beginning of the script, below its licence
+usage() {
+	sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+}
+
 wrong_usage() {
 	usage >&2
 	exit "$EX_USAGE"

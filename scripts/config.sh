@@ -1,20 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Merge the fragments of a kernel over allnoconfig, and check that the result has what they ask for.
+#
+# usage: config.sh KERNEL SRCTREE OUTDIR [FRAGMENT...]
+#
+# Writes OUTDIR/.config. It merges the fragments that kernel-config/kernels lists for
+# KERNEL, and the given FRAGMENT files, over allnoconfig. kconfig silently drops
+# symbols that it cannot set. Therefore the result is compared with the fragments. If
+# a symbol differs, the script lists it, exits with 4, and does not change
+# OUTDIR/.config.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: config.sh KERNEL SRCTREE OUTDIR [FRAGMENT...]
-
-Writes OUTDIR/.config. It merges the fragments that kernel-config/kernels lists for
-KERNEL, and the given FRAGMENT files, over allnoconfig. kconfig silently drops
-symbols that it cannot set. Therefore the result is compared with the fragments. If
-a symbol differs, the script lists it, exits with 4, and does not change
-OUTDIR/.config.
-END
-}
 
 arguments 3 99 '' "$@"
 kernel=$1 src=$2 out=$3

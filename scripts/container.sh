@@ -1,19 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Run a command in a container with Debian 13.
+#
+# usage: container.sh [COMMAND...]
+#
+# Builds an image from Containerfile with podman or docker, and runs COMMAND (default: a
+# shell) in it, with this repository as the working folder and the cache mounted. In the
+# container "make", "make test" and "make check" work as on Debian. KERNEL_TREE=dir is
+# mounted, too. /dev/kvm is not.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: container.sh [COMMAND...]
-
-Builds an image from Containerfile with podman or docker, and runs COMMAND (default: a
-shell) in it, with this repository as the working folder and the cache mounted. In the
-container "make", "make test" and "make check" work as on Debian. KERNEL_TREE=dir is
-mounted, too. /dev/kvm is not.
-END
-}
 arguments 0 99 '' "$@"
 engine=$(command -v podman || command -v docker) || die "neither podman nor docker is installed"
 step "container: building the image hmm-p2p with $engine (the first time it installs about 2 GB)"

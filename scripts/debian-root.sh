@@ -1,23 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Build a Debian root for the guest, or find it in the cache.
+#
+# usage: debian-root.sh LIST
+#
+# Prints the path of a cpio archive. Its folder /debian is a small Debian (forky, amd64)
+# with the packages of the file LIST, one per line, and their dependencies. Their
+# versions are those of the date in patches/BASE if snapshot.debian.org answers, and
+# otherwise the newest. mmdebstrap makes the archive; it needs no root if users may
+# have namespaces. The archive stays in the cache (HMM_P2P_CACHE, default
+# ~/.cache/hmm-p2p) until the list or this script changes (60 MB to download, 125 MB of
+# disk). The file .packages beside it lists the versions. Manuals, locales and
+# documentation are left out, except tests.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: debian-root.sh LIST
-
-Prints the path of a cpio archive. Its folder /debian is a small Debian (forky, amd64)
-with the packages of the file LIST, one per line, and their dependencies. Their
-versions are those of the date in patches/BASE if snapshot.debian.org answers, and
-otherwise the newest. mmdebstrap makes the archive; it needs no root if users may
-have namespaces. The archive stays in the cache (HMM_P2P_CACHE, default
-~/.cache/hmm-p2p) until the list or this script changes (60 MB to download, 125 MB of
-disk). The file .packages beside it lists the versions. Manuals, locales and
-documentation are left out, except tests.
-END
-}
 arguments 1 1 '' "$@"
 # Not the suite of the machine, so that all machines test with the same packages. forky is the first suite whose rdma-core
 # supports all that rxe can do with on-demand paging: version 56 of trixie has no prefetch.

@@ -1,19 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Install the Debian packages of scripts/packages that are missing.
+#
+# usage: deps.sh [--check] [LIST]
+#
+# Installs missing packages with apt-get, as root or with sudo. The file LIST, by
+# default scripts/packages, names the packages. --check installs nothing and fails if
+# a package is missing. With NO_DEPS=1 in the environment, packages do not matter: it
+# installs nothing, and fails if a program or header in the comments of LIST is missing.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: deps.sh [--check] [LIST]
-
-Installs missing packages with apt-get, as root or with sudo. The file LIST, by
-default scripts/packages, names the packages. --check installs nothing and fails if
-a package is missing. With NO_DEPS=1 in the environment, packages do not matter: it
-installs nothing, and fails if a program or header in the comments of LIST is missing.
-END
-}
 arguments 0 1 --check "$@"
 check=$opted
 [ -z "$check" ] || shift

@@ -1,25 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Write the commits of build/tree back to patches/.
+#
+# usage: export.sh
+#
+# Writes base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch and lists the
+# patches in patches/series. A git note on each commit names its series. The note
+# survives rebase and amend. A new commit joins the series of the commit before it,
+# unless you name another series:
+#   git -C build/tree notes --ref=series add -f -m SERIES COMMIT
+# The series have the order of the commits. The commits of one series must not have
+# one of another series between them.
+# Cover letters (0000-cover-letter.patch) do not change.
 set -euo pipefail
 export LC_ALL=C
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/series.sh"
-
-usage() {
-	cat <<'END'
-usage: export.sh
-
-Writes base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch and lists the
-patches in patches/series. A git note on each commit names its series. The note
-survives rebase and amend. A new commit joins the series of the commit before it,
-unless you name another series:
-  git -C build/tree notes --ref=series add -f -m SERIES COMMIT
-The series have the order of the commits. The commits of one series must not have
-one of another series between them.
-Cover letters (0000-cover-letter.patch) do not change.
-END
-}
 arguments 0 0 '' "$@"
 
 [ -d "$tree/.git" ] || die "no build/tree: run make tree"

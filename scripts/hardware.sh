@@ -1,42 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # On a machine with a GPU or an RDMA adapter: say what is missing for peer-to-peer DMA to device memory, and run the tests.
+#
+# usage: hardware.sh check [OPTION...]
+#        hardware.sh run [OPTION...] [STEP...]
+#        hardware.sh list
+#
+# check: says what is there and what is missing, a line each, and what to do.
+# run: runs the steps that fit this machine, as root, and writes the report. A step that
+# has passed is not repeated unless it is named; one that has failed, or was interrupted,
+# is. At the end the command says what to boot for the steps that are left. The same
+# command then goes on.
+# list: prints the steps, with their time and what a failure means (hardware.steps).
+#
+#   --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau that has
+#                     memory of its own)
+#   --adapter NAME    the RDMA device, as in `rdma link` (default: the first of mlx5, else
+#                     the first that is a PCI device)
+#   --gid N           index of its GID (default: the first of RoCE v2; InfiniBand: 0)
+#   --expect WHERE    where pages must be after the adapter used them: stay (in VRAM),
+#                     ram, or any (default: what p2p-check says; any without p2p-check)
+#   --tests "NAME..." in steps that run the whole test program, only these tests
+#   --repeat N        writes in the step posted (default: 1000)
+#   --config FILE     configuration of the running kernel (default: it is searched)
+#   --kselftest DIR   the kernel's selftests, installed, with mm/ and rdma/
+#   --dir DIR         folder of the results (default: results/hardware)
+#
+# The report is DIR/hmm-p2p-report.tar. Names of hosts, addresses of networks, GUIDs and
+# serial numbers are masked in it.
+#
+# exit: 0 passed (check: nothing is missing), 1 a step failed or none fits (check:
+# something is missing), 2 wrong usage, 130 interrupted.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: hardware.sh check [OPTION...]
-       hardware.sh run [OPTION...] [STEP...]
-       hardware.sh list
-
-check: says what is there and what is missing, a line each, and what to do.
-run: runs the steps that fit this machine, as root, and writes the report. A step that
-has passed is not repeated unless it is named; one that has failed, or was interrupted,
-is. At the end the command says what to boot for the steps that are left. The same
-command then goes on.
-list: prints the steps, with their time and what a failure means (hardware.steps).
-
-  --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau that has
-                    memory of its own)
-  --adapter NAME    the RDMA device, as in `rdma link` (default: the first of mlx5, else
-                    the first that is a PCI device)
-  --gid N           index of its GID (default: the first of RoCE v2; InfiniBand: 0)
-  --expect WHERE    where pages must be after the adapter used them: stay (in VRAM),
-                    ram, or any (default: what p2p-check says; any without p2p-check)
-  --tests "NAME..." in steps that run the whole test program, only these tests
-  --repeat N        writes in the step posted (default: 1000)
-  --config FILE     configuration of the running kernel (default: it is searched)
-  --kselftest DIR   the kernel's selftests, installed, with mm/ and rdma/
-  --dir DIR         folder of the results (default: results/hardware)
-
-The report is DIR/hmm-p2p-report.tar. Names of hosts, addresses of networks, GUIDs and
-serial numbers are masked in it.
-
-exit: 0 passed (check: nothing is missing), 1 a step failed or none fits (check:
-something is missing), 2 wrong usage, 130 interrupted.
-END
-}
 
 SUITES=$TOP/selftests/suites
 steps=$TOP/scripts/hardware.steps

@@ -1,27 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Build a kernel, its modules, and the kernel selftests that the guest runs.
+#
+# usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
+#        kernel.sh again KERNEL DIR FILE...
+#
+# build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}, with
+# the drivers of selftests/modules. It builds nothing if source, configuration and
+# compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
+# source of the kernel "unpatched" is build/base. The source of "feature" is
+# build/feature, a clone of build/tree at the tag series/1-hmm-p2p, that is the base
+# and this series. Of its modules only test_hmm is built: the other tests and drivers
+# need more patches. The source of the others is build/tree as it is, with changes that
+# are not committed.
+# again: for mutants.py. The FILEs of the source tree (none: selftests/modules) were
+# edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
+# the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
-       kernel.sh again KERNEL DIR FILE...
-
-build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}, with
-the drivers of selftests/modules. It builds nothing if source, configuration and
-compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
-source of the kernel "unpatched" is build/base. The source of "feature" is
-build/feature, a clone of build/tree at the tag series/1-hmm-p2p, that is the base
-and this series. Of its modules only test_hmm is built: the other tests and drivers
-need more patches. The source of the others is build/tree as it is, with changes that
-are not committed.
-again: for mutants.py. The FILEs of the source tree (none: selftests/modules) were
-edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
-the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
-END
-}
 
 # Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
 mm_programs=(hmm-tests)
@@ -31,25 +27,9 @@ script_folders=(rdma kselftest)
 # The only modules of the kernel "feature", the same as in selftests/suites/{table,hmm}/manifest.
 feature_modules=(lib/test_hmm.ko)
 
-verb=${1:-}
-case $verb in
-build) [ $# -ge 2 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-} ;;
-again) [ $# -ge 3 ] || {
-	usage >&2
-	exit "$EX_USAGE"
-} ;;
---help)
-	usage
-	exit 0
-	;;
-*)
-	usage >&2
-	exit "$EX_USAGE"
-	;;
-esac
+arguments 2 999 '' "$@"
+verb=$1
+[ "$verb" = build ] || { [ "$verb" = again ] && [ $# -ge 3 ]; } || wrong_usage
 shift
 
 # DEPEND: ccache learns from the compiler which files are included (see also ccache-gcc.sh). Preprocessing twice makes a cold build
@@ -172,7 +152,7 @@ update_source() {
 	[ "$(kgit "$src" rev-parse HEAD)" = "$commit" ] || kgit "$src" checkout -q --detach "$commit"
 }
 
-# make_kernel KERNEL: build all of it, or the core (see usage)
+# make_kernel KERNEL: build it, unless it is up to date
 make_kernel() {
 	paths "$1"
 	# If nothing has to be built, do not wait for the build of another kernel.
@@ -228,7 +208,7 @@ modules_of() {
 	done
 }
 
-# again DIR FILE...: see usage. Only files that make builds now are copied. Files that it built for an earlier edit are not.
+# again DIR FILE...: see above. Only files that make builds now are copied. Files that it built for an earlier edit are not.
 again() {
 	local to=$1 file found ko whole='' image='' programs='' modules=()
 	shift

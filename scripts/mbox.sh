@@ -1,30 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Write the mails with which a person submits the series. Sends nothing.
+#
+# usage: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=name] [BRANCH=name] [REVISION=n] mbox.sh
+#
+# Writes results/mail/SERIES.mbox for each series, or only for SERIES, from BRANCH of
+# your git tree (default: the branch that is checked out). The mails of a series form
+# one thread. They have a cover letter, From, To and Cc by get_maintainer, base-commit,
+# the patch-ids of the series before it, and a change-id. REVISION=2 marks them as v2.
+# Nothing is sent, and your tree is not changed. The script refuses (exit 1), unless
+#
+# - SUBMITTER has signed off all patches, and each patch names its author, as after
+#   `make apply` and
+#     git rebase -x 'git commit -q --amend --no-edit --reset-author --signoff' BASE
+# - code and messages of the patches are those of patches/, but for tags such as
+#   Reviewed-by, and `make check` has passed on them;
+# - the first patch is based on a commit in a tag v* or in a remote branch.
+#
+# MAINTAINERS-notes/sending.md explains each step.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=name] [BRANCH=name] [REVISION=n] mbox.sh
-
-Writes results/mail/SERIES.mbox for each series, or only for SERIES, from BRANCH of
-your git tree (default: the branch that is checked out). The mails of a series form
-one thread. They have a cover letter, From, To and Cc by get_maintainer, base-commit,
-the patch-ids of the series before it, and a change-id. REVISION=2 marks them as v2.
-Nothing is sent, and your tree is not changed. The script refuses (exit 1), unless
-
-- SUBMITTER has signed off all patches, and each patch names its author, as after
-  `make apply` and
-    git rebase -x 'git commit -q --amend --no-edit --reset-author --signoff' BASE
-- code and messages of the patches are those of patches/, but for tags such as
-  Reviewed-by, and `make check` has passed on them;
-- the first patch is based on a commit in a tag v* or in a remote branch.
-
-MAINTAINERS-notes/sending.md explains each step.
-END
-}
 arguments 0 0 '' "$@"
 
 submitter=${SUBMITTER:-} dir=${KERNEL_TREE:-} revision=${REVISION:-1} out=${MAILS:-$TOP/results/mail}

@@ -1,18 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Write a commented template for a new topology, test or mutant.
+#
+# usage: new.sh topology NAME    selftests/topologies/NAME, its rows in README and in the suite hmm
+#        new.sh test NAME        selftests/programs/NAME.c, a program for the guests
+#        new.sh mutant NAME      selftests/mutants/NAME.patch, from the edits in build/tree, which it undoes
+#
+# CONTRIBUTING.md says what comes next. Files that exist are not replaced.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: new.sh topology NAME    selftests/topologies/NAME, its rows in README and in the suite hmm
-       new.sh test NAME        selftests/programs/NAME.c, a program for the guests
-       new.sh mutant NAME      selftests/mutants/NAME.patch, from the edits in build/tree, which it undoes
-
-CONTRIBUTING.md says what comes next. Files that exist are not replaced.
-END
-}
 arguments 2 2 '' "$@"
 name=$2
 [[ $name =~ ^[a-z0-9]+(-[a-z0-9]+)*$ ]] || die "NAME=$name: small letters, digits and - only"

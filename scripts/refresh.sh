@@ -1,37 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Try the series on another base.
+#
+# usage: refresh.sh BASE...
+#        refresh.sh --page
+#
+# Tries each series on another kernel, together with the series that it needs, and
+# prints one word per patch:
+#   clean     applies exactly
+#   offset    applies at another line of its files
+#   merge     applies only by a three-way merge; review it and export it again
+#   already   the kernel has it: the history has the same change or subject, or the
+#             patch can be reverted
+#   absent    the kernel does not have the code: files that the patch changes are not
+#             there
+#   conflict  does not apply, with the list of files
+# What is absent or conflicts is left out, so patches that need it conflict, too.
+#
+# BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
+# version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports
+# for one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not
+# change. The words are also written to results/refresh/VERSION.
+#
+# --page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
+#
+# exit: 0 all patches apply, 3 there are conflicts.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'END'
-usage: refresh.sh BASE...
-       refresh.sh --page
-
-Tries each series on another kernel, together with the series that it needs, and
-prints one word per patch:
-  clean     applies exactly
-  offset    applies at another line of its files
-  merge     applies only by a three-way merge; review it and export it again
-  already   the kernel has it: the history has the same change or subject, or the
-            patch can be reverted
-  absent    the kernel does not have the code: files that the patch changes are not
-            there
-  conflict  does not apply, with the list of files
-What is absent or conflicts is left out, so patches that need it conflict, too.
-
-BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
-version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports
-for one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not
-change. The words are also written to results/refresh/VERSION.
-
---page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
-
-exit: 0 all patches apply, 3 there are conflicts.
-END
-}
 arguments 0 99 --page "$@"
 [ $# -gt 0 ] || die "say which kernel: make refresh BASE=7.2, BASE=file.tar.xz or BASE=dir@commit"
 

@@ -1,25 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Look for kernel splats in a console log.
+#
+# usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
+#
+# Prints one line per splat in the log CONSOLE: line number, name of the running test
+# (or "-"), and message, separated by tabs. A splat is a message that matches a regular
+# expression in DENY (default: selftests/guest/splats.deny) and none in ALLOW
+# (splats.allow). The expressions see the message without the kernel's time stamp. For
+# those in ALLOW, the name of the running test follows the message, in brackets. A stack
+# trace belongs to the report above it; a stack trace without a report counts as a
+# splat. KCSAN reports races of the whole kernel; a report counts only if one of its
+# functions is in selftests/guest/kcsan.functions.
+#
+# exit: 0 no splat, 5 splats, 2 cannot scan (the log is missing or empty).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'EOF'
-usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
-
-Prints one line per splat in the log CONSOLE: line number, name of the running test
-(or "-"), and message, separated by tabs. A splat is a message that matches a regular
-expression in DENY (default: selftests/guest/splats.deny) and none in ALLOW
-(splats.allow). The expressions see the message without the kernel's time stamp. For
-those in ALLOW, the name of the running test follows the message, in brackets. A stack
-trace belongs to the report above it; a stack trace without a report counts as a
-splat. KCSAN reports races of the whole kernel; a report counts only if one of its
-functions is in selftests/guest/kcsan.functions.
-
-exit: 0 no splat, 5 splats, 2 cannot scan (the log is missing or empty).
-EOF
-}
 
 deny=$TOP/selftests/guest/splats.deny allow=$TOP/selftests/guest/splats.allow
 functions=$TOP/selftests/guest/kcsan.functions

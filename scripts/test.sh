@@ -1,53 +1,49 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Run the test suites.
+#
+# usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh [--kernels] ["SUITE ..." ["TOPOLOGY ..."]]
+#
+# Runs all suites in selftests/suites, or the named ones. TOPOLOGY and KERNELS limit
+# the guest runs to these topologies and kernels. They do not limit runs on the host.
+# JOBS guests run at the same time (default: one per processor). Results are in
+# results/latest. vm.sh --help explains time limits. --kernels runs nothing, and prints
+# the targets of make for the kernels that are needed.
+#
+# LIST=soak does the runs that the files "soak" of the suites list, in place of those in
+# the files "runs". You may stop it at any time; it continues where it stopped. A run
+# whose kernel, suites and scripts have not changed is not repeated, except with
+# FRESH=1.
+#
+# A suite is a folder with
+#   runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS
+#   run       the program that the guest runs with these arguments; prints KTAP
+#   soak      for LIST=soak: runs that take too long for runs; a line
+#             "host ARGUMENTS" runs the program host
+#   demo      for LIST=demo: the runs of "make demo". LIST may also be the path of such a file
+#   host      a program that prints KTAP on the host
+#   may-skip  tests that may skip; for the format see this file of the suite hmm
+#   same      pairs of runs, on two kernels, in which each test must have the same
+#             result; see this file of the suite hmm
+#   icount    first arguments of runs that get virtual time, one per line; see
+#             vm.sh --help
+#   qemu      runs that need a newer QEMU: first argument, oldest major version
+#   debian    packages of the Debian root of its guests, one per line
+#   manifest  contents of its guests, in place of selftests/guest/manifest
+#   importer, exporter
+#             programs that replace QEMU's devices in its guests; see vm.sh --help
+#   flaky     known flakes: KERNEL/TOPOLOGY TEST FAILURE REASON. The first three are
+#             regular expressions. FAILURE must match the message in junit.xml
+#
+# A guest run that fails is repeated once, but at most five runs are repeated. The
+# first result stays in DIR.first. A test that passes the second time is a flake. A
+# flake counts as failed unless the file flaky lists it.
+#
+# The last line is "N passed, N failed, N skipped", with the flakes if there were any.
+#
+# exit: 0 nothing failed, 1 something failed, 2 a run could not start.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'EOF'
-usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh [--kernels] ["SUITE ..." ["TOPOLOGY ..."]]
-
-Runs all suites in selftests/suites, or the named ones. TOPOLOGY and KERNELS limit
-the guest runs to these topologies and kernels. They do not limit runs on the host.
-JOBS guests run at the same time (default: one per processor). Results are in
-results/latest. vm.sh --help explains time limits. --kernels runs nothing, and prints
-the targets of make for the kernels that are needed.
-
-LIST=soak does the runs that the files "soak" of the suites list, in place of those in
-the files "runs". You may stop it at any time; it continues where it stopped. A run
-whose kernel, suites and scripts have not changed is not repeated, except with
-FRESH=1.
-
-A suite is a folder with
-  runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS
-  run       the program that the guest runs with these arguments; prints KTAP
-  soak      for LIST=soak: runs that take too long for runs; a line
-            "host ARGUMENTS" runs the program host
-  demo      for LIST=demo: the runs of "make demo". LIST may also be the path of such a file
-  host      a program that prints KTAP on the host
-  may-skip  tests that may skip; for the format see this file of the suite hmm
-  same      pairs of runs, on two kernels, in which each test must have the same
-            result; see this file of the suite hmm
-  icount    first arguments of runs that get virtual time, one per line; see
-            vm.sh --help
-  qemu      runs that need a newer QEMU: first argument, oldest major version
-  debian    packages of the Debian root of its guests, one per line
-  manifest  contents of its guests, in place of selftests/guest/manifest
-  importer, exporter
-            programs that replace QEMU's devices in its guests; see vm.sh --help
-  flaky     known flakes: KERNEL/TOPOLOGY TEST FAILURE REASON. The first three are
-            regular expressions. FAILURE must match the message in junit.xml
-
-A guest run that fails is repeated once, but at most five runs are repeated. The
-first result stays in DIR.first. A test that passes the second time is a flake. A
-flake counts as failed unless the file flaky lists it.
-
-The last line is "N passed, N failed, N skipped", with the flakes if there were any.
-
-exit: 0 nothing failed, 1 something failed, 2 a run could not start.
-EOF
-}
 arguments 0 2 --kernels "$@"
 kernels_only=$opted
 [ -z "$kernels_only" ] || shift

@@ -1,61 +1,57 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Boot a kernel in QEMU with a PCIe topology and run a command in it.
+#
+# usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
+#        vm.sh boot TOPOLOGY [KERNEL]
+#
+# run: boots a guest, which runs COMMAND (plain words). COMMAND prints KTAP.
+#   -o DIR    folder of the result (default: below results/)
+#   -a WORDS  more words for the kernel command line
+#   -q        do not print the first line and the conclusion (used by test.sh)
+# boot: starts an interactive shell on the serial console (default kernel: normal).
+#
+# KERNEL is a folder of build/kernels. TOPOLOGY is a file of selftests/topologies (its
+# README describes the format) or, with a slash, the path of such a file.
+#
+# DIR gets console.log, ktap, config, results.json, junit.xml, conclusion.txt,
+# monitor.log, and qemu.sh, the exact QEMU command. qemu.sh also runs on another
+# machine and says how.
+#
+# If COMMAND is /suites/SUITE/run, these optional files in its suite folder change the run:
+#   may-skip  lists the tests that may skip
+#   icount    lists first arguments of COMMAND. Such a run gets one processor and
+#             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
+#             line (default: 3)
+#   qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
+#             them. scripts/tool.sh downloads it if necessary
+#   importer, exporter
+#             programs that replace each importer (edu) or exporter of the topology. A
+#             program gets a socket and the arguments of the run. On the socket it must
+#             be a PCI device for QEMU 11 (vfio-user). Its output goes to importer0.log
+#             and so on. If it fails, the run fails
+#
+# The guest can send QMP commands to QEMU: it writes "monitor: device_del ID" to
+# /dev/kmsg. Answers and events are in monitor.log, one JSON object per line. If a
+# command is refused or not answered, the run fails.
+#
+# Time limits only catch hangs. In seconds, with their defaults:
+#   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
+#   TEST_TIMEOUT (1800)    from there to the end
+#   SILENCE_TIMEOUT (300)  without a line on the console
+# ACCEL=kvm in the environment uses KVM instead of TCG. Nobody has tried that with these
+# tests; results.json names the accelerator of each run.
+#
+# All limits, also those in the guest, are multiplied by SLOWDOWN (default: 1) and by a
+# factor for this machine: the number of seconds that the first boot of this kernel took
+# here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
+# single tests are four times those in their source, which were chosen for hardware.
+#
+# exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
+# 5 splat on the console, 6 no test plan or results that do not match it, 7 the guest
+# died without a message, 124 a time limit was reached, 255 the guest panicked.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-
-usage() {
-	cat <<'EOF'
-usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
-       vm.sh boot TOPOLOGY [KERNEL]
-
-run: boots a guest, which runs COMMAND (plain words). COMMAND prints KTAP.
-  -o DIR    folder of the result (default: below results/)
-  -a WORDS  more words for the kernel command line
-  -q        do not print the first line and the conclusion (used by test.sh)
-boot: starts an interactive shell on the serial console (default kernel: normal).
-
-KERNEL is a folder of build/kernels. TOPOLOGY is a file of selftests/topologies (its
-README describes the format) or, with a slash, the path of such a file.
-
-DIR gets console.log, ktap, config, results.json, junit.xml, conclusion.txt,
-monitor.log, and qemu.sh, the exact QEMU command. qemu.sh also runs on another
-machine and says how.
-
-If COMMAND is /suites/SUITE/run, these optional files in its suite folder change the run:
-  may-skip  lists the tests that may skip
-  icount    lists first arguments of COMMAND. Such a run gets one processor and
-            virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
-            line (default: 3)
-  qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
-            them. scripts/tool.sh downloads it if necessary
-  importer, exporter
-            programs that replace each importer (edu) or exporter of the topology. A
-            program gets a socket and the arguments of the run. On the socket it must
-            be a PCI device for QEMU 11 (vfio-user). Its output goes to importer0.log
-            and so on. If it fails, the run fails
-
-The guest can send QMP commands to QEMU: it writes "monitor: device_del ID" to
-/dev/kmsg. Answers and events are in monitor.log, one JSON object per line. If a
-command is refused or not answered, the run fails.
-
-Time limits only catch hangs. In seconds, with their defaults:
-  BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
-  TEST_TIMEOUT (1800)    from there to the end
-  SILENCE_TIMEOUT (300)  without a line on the console
-ACCEL=kvm in the environment uses KVM instead of TCG. Nobody has tried that with these
-tests; results.json names the accelerator of each run.
-
-All limits, also those in the guest, are multiplied by SLOWDOWN (default: 1) and by a
-factor for this machine: the number of seconds that the first boot of this kernel took
-here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
-single tests are four times those in their source, which were chosen for hardware.
-
-exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
-5 splat on the console, 6 no test plan or results that do not match it, 7 the guest
-died without a message, 124 a time limit was reached, 255 the guest panicked.
-EOF
-}
 
 # topology FILE: read the file into variables, and its devices, exporters and importers into qemu_devices.
 topology() {

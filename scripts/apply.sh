@@ -10,12 +10,9 @@
 # release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
 #
 # git am runs in a temporary worktree. At the end the new branch is checked out in
-# your tree, in one step that an interrupt does not stop. Until then your tree does
-# not change, even if a patch does not apply (exit 3) or if you interrupt the script
-# (Ctrl-C, TERM, HUP). An interrupted script first waits some seconds for git am to end.
-#
-# The commits are signed if your git configuration says so. Your git hooks do not run:
-# they are for your own commits, and these patches have no Signed-off-by.
+# your tree, in one step that an interrupt does not stop. An interrupted script first
+# waits some seconds for git am to end. The commits are signed if your git
+# configuration says so.
 #
 # After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
 # shows it, and "git worktree remove --force PATH" removes it.

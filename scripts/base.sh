@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Get the base kernel and check it out in build/base.
+# Make build/base a clean git checkout of the base that patches/BASE names.
 #
 # usage: base.sh
 #
-# Makes build/base a clean git checkout of the base that patches/BASE names. It uses
-# the first of these sources that is available:
+# It uses the first of these sources that is available:
 #   KERNEL_TREE=dir    your git tree; its HEAD is cloned, and the tree is not changed
 #   BASE_TARBALL=file  linux-source-*.tar.xz with the checksum of patches/BASE
 #   the cache          (HMM_P2P_CACHE, default ~/.cache/hmm-p2p)

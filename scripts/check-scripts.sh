@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Check our own files: shell scripts, licences, sorted lists, pictures, and names in the documentation.
+# Check our own files.
 #
 # usage: check-scripts.sh [FILE...]
 #

@@ -1,16 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Run the checks of the series.
+# Run all checks in scripts/checks, or the named ones, on the patches as they are in build/tree.
 #
-# usage: check.sh [--self] ["NAME ..."]
+# usage: [RANGE=A..B] check.sh [--self] ["NAME ..."]
 #
-# Runs all checks in scripts/checks, or the named ones, on the patches as they are in
-# build/tree, and prints one line per check. The name "fast" stands for all checks in
-# scripts/checks/fast. These run first, JOBS at the same time (default: one per
-# processor), each in its own tree.
-#
-# Each check is first run on the bad inputs in its folder. If it does not reject them,
-# the check fails. --self does only this. Details are in results/check/NAME.
+# Prints one line per check. Details are in results/check/NAME. The name "fast" stands
+# for all checks in scripts/checks/fast. These run first, JOBS at the same time
+# (default: one per processor). --self only runs the checks on their bad inputs.
+# RANGE limits checks that compile to these commits of build/tree, and skips the bad
+# inputs (scripts/README.md has an example).
 #
 # A check is a folder with
 #   check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
@@ -21,12 +19,6 @@
 #          patches/, with the expression in its file "expect"
 #   files  only for fast checks: kernel files (git pathspecs) that the check reads,
 #          besides those that the patches and the bad inputs name
-#
-# RANGE=A..B in the environment limits checks that compile to these commits of
-# build/tree, and skips the bad inputs. To check each commit, run in build/tree:
-#   git rebase -x 'RANGE=HEAD^..HEAD ../../scripts/check.sh bisect' base
-#
-# exit: 0 nothing failed, 1 a check failed.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 1 --self "$@"

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Remove build products and results, and with --all the cache.
+# Remove build/ and results/.
 #
 # usage: clean.sh [--all]
 #
-# Removes build/ and results/. With --all it also removes the cache (the base, ccache,
-# QEMU 11 and other downloads). Other files in the folder of the cache stay.
+# With --all it also removes the cache (the base, ccache, QEMU 11 and other downloads).
+# Other files in the folder of the cache stay.
 # Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -4,11 +4,9 @@
 #
 # usage: config.sh KERNEL SRCTREE OUTDIR [FRAGMENT...]
 #
-# Writes OUTDIR/.config. It merges the fragments that kernel-config/kernels lists for
-# KERNEL, and the given FRAGMENT files, over allnoconfig. kconfig silently drops
-# symbols that it cannot set. Therefore the result is compared with the fragments. If
-# a symbol differs, the script lists it, exits with 4, and does not change
-# OUTDIR/.config.
+# Writes OUTDIR/.config from the fragments that kernel-config/kernels lists for KERNEL,
+# and the given FRAGMENT files. kconfig silently drops symbols that it cannot set. If a
+# symbol differs, the script lists it, and does not change OUTDIR/.config.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

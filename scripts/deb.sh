@@ -1,21 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Build Debian packages of the patched kernel, with the configuration of a distribution.
+# Build Debian packages of build/tree, the base with all series.
 #
-# usage: deb.sh [--dry-run] [CONFIG]
+# usage: [DEBUG=1] deb.sh [--dry-run] [CONFIG]
 #
-# Builds Debian packages of build/tree, the base with all series. The configuration is
-# CONFIG (default: /boot/config of the running kernel) with kernel-config/hardware.config
-# on top, without debugging information and without the distribution's certificates. With
-# DEBUG=1 in the environment, kernel-config/debug.config is merged, too. The
-# packages go to build/deb. This takes an hour on eight processors, and 25 GiB of disk.
-# To build on another distribution: make -C build/tree O=../deb/objects binrpm-pkg.
+# The configuration is CONFIG (default: /boot/config of the running kernel) with
+# kernel-config/hardware.config on top, without debugging information and without the
+# distribution's certificates. With DEBUG=1, kernel-config/debug.config is merged, too.
+# The packages go to build/deb. This takes an hour on eight processors, and 25 GiB of
+# disk. To build on another distribution: make -C build/tree O=../deb/objects binrpm-pkg.
 #
 # --dry-run writes the configuration, checks it, names what is missing to build, and
 # stops.
-#
-# exit: 0 done, 1 the build failed, 2 something is missing on the machine, 4 kconfig
-# does not set a symbol of kernel-config/hardware.config.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 1 --dry-run "$@"

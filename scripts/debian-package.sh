@@ -1,19 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Unpack a package of another Debian suite with all of its dependencies, without installing it.
+# Unpack packages of another Debian suite (amd64), without installing them.
 #
 # usage: debian-package.sh [--only] DIR SUITE PACKAGE...
 #        debian-package.sh --source DIR SUITE PACKAGE
 #
-# Downloads packages of a Debian suite (amd64) and unpacks them to DIR/root, with all
-# packages that they depend on, including the C library. With --only, only the named
-# packages are unpacked. DIR/packages lists the versions. DIR/run PROGRAM ARGUMENT...
-# runs a program from DIR/root with its own loader and libraries.
+# Unpacks them to DIR/root, with all packages that they depend on, including the C
+# library. With --only, only the named packages are unpacked. DIR/packages lists the
+# versions. DIR/run PROGRAM ARGUMENT... runs a program from DIR/root with its own loader
+# and libraries. --source unpacks the source of PACKAGE to DIR, without Debian's changes.
 #
 # PACKAGE may be NAME=VERSION. SUITE may be "snapshot": that is the first suite of
 # patches/BASE, on the day that its line "snapshot" names.
-#
-# --source unpacks the source of PACKAGE to DIR, without Debian's changes.
 #
 # apt verifies the downloads. The packages and apt sources of this machine do not
 # change, and root is not needed.

@@ -8,10 +8,9 @@
 # with the packages of the file LIST, one per line, and their dependencies. Their
 # versions are those of the date in patches/BASE if snapshot.debian.org answers, and
 # otherwise the newest. mmdebstrap makes the archive; it needs no root if users may
-# have namespaces. The archive stays in the cache (HMM_P2P_CACHE, default
-# ~/.cache/hmm-p2p) until the list or this script changes (60 MB to download, 125 MB of
-# disk). The file .packages beside it lists the versions. Manuals, locales and
-# documentation are left out, except tests.
+# have namespaces. The archive stays in the cache until the list or this script changes
+# (60 MB to download, 125 MB of disk). The file .packages beside it lists the versions.
+# Manuals, locales and documentation are left out, except tests.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 1 1 '' "$@"

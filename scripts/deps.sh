@@ -1,12 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Install the Debian packages of scripts/packages that are missing.
+# Install missing Debian packages with apt-get, as root or with sudo.
 #
-# usage: deps.sh [--check] [LIST]
+# usage: [NO_DEPS=1] deps.sh [--check] [LIST]
 #
-# Installs missing packages with apt-get, as root or with sudo. The file LIST, by
-# default scripts/packages, names the packages. --check installs nothing and fails if
-# a package is missing. With NO_DEPS=1 in the environment, packages do not matter: it
+# The file LIST, by default scripts/packages, names the packages. --check installs
+# nothing and fails if a package is missing. With NO_DEPS=1, packages do not matter: it
 # installs nothing, and fails if a program or header in the comments of LIST is missing.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"

@@ -1,13 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Write the commits of build/tree back to patches/.
+# Write base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch, and list the patches in patches/series.
 #
 # usage: export.sh
 #
-# Writes base..HEAD of build/tree to patches/SERIES/NNNN-subject.patch and lists the
-# patches in patches/series. A git note on each commit names its series. The note
-# survives rebase and amend. A new commit joins the series of the commit before it,
-# unless you name another series:
+# A git note on each commit names its series. The note survives rebase and amend. A new
+# commit joins the series of the commit before it, unless you name another series:
 #   git -C build/tree notes --ref=series add -f -m SERIES COMMIT
 # The series have the order of the commits. The commits of one series must not have
 # one of another series between them.

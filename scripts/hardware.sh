@@ -27,10 +27,8 @@
 #   --dir DIR         folder of the results (default: results/hardware)
 #
 # The report is DIR/hmm-p2p-report.tar. Names of hosts, addresses of networks, GUIDs and
-# serial numbers are masked in it.
-#
-# exit: 0 passed (check: nothing is missing), 1 a step failed or none fits (check:
-# something is missing), 2 wrong usage, 130 interrupted.
+# serial numbers are masked in it. check exits with 1 if something is missing, run if a
+# step failed or none fits.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

@@ -1,15 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Build the guest's initramfs from selftests/guest/manifest.
+# Build the guest's initramfs for build/kernels/KERNEL, and print the path of this cpio archive.
 #
-# usage: initramfs.sh KERNEL [LIST]
+# usage: [MANIFEST=file] initramfs.sh KERNEL [LIST]
 #
-# Prints the path of an uncompressed cpio archive for build/kernels/KERNEL. The
-# archive contains what selftests/guest/manifest lists. MANIFEST=file in the
-# environment names another list. If LIST is given, /debian is a Debian root with the
-# packages in that file (see debian-root.sh). The archive is named after its content,
-# so the same content is built once. It is uncompressed because unpacking takes longer
-# in an emulated guest than compression saves on the host.
+# The archive contains what MANIFEST (default: selftests/guest/manifest) lists. If LIST
+# is given, /debian is a Debian root with the packages in that file (see
+# debian-root.sh). The archive is named after its content, so the same content is built
+# once. It is uncompressed because unpacking takes longer in an emulated guest than
+# compression saves on the host.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

@@ -9,10 +9,9 @@
 # the drivers of selftests/modules. It builds nothing if source, configuration and
 # compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
 # source of the kernel "unpatched" is build/base. The source of "feature" is
-# build/feature, a clone of build/tree at the tag series/1-hmm-p2p, that is the base
-# and this series. Of its modules only test_hmm is built: the other tests and drivers
-# need more patches. The source of the others is build/tree as it is, with changes that
-# are not committed.
+# build/feature, a clone of build/tree at the tag series/1-hmm-p2p. Of its modules only
+# test_hmm is built: the other tests and drivers need more patches. The source of the
+# others is build/tree as it is, with changes that are not committed.
 # again: for mutants.py. The FILEs of the source tree (none: selftests/modules) were
 # edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
 # the parts that depend on the FILEs are built again: modules, bzImage or the selftests.

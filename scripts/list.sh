@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Print the names that the variables of make take, or check that those given exist.
+# Print all suites, topologies, kernels, checks and series.
 #
 # usage: list.sh
 #        [SUITES="..."] [TOPOLOGIES="..."] [...] list.sh --check
 #
-# Prints all suites, topologies, kernels, checks and series. --check exits with 2 if a
-# name in SUITES, TOPOLOGIES, TOPOLOGY, KERNELS, CHECKS, SERIES or MUTANTS does not
-# exist. make calls it before it builds anything.
+# --check fails if a name in SUITES, TOPOLOGIES, TOPOLOGY, KERNELS, CHECKS, SERIES or
+# MUTANTS does not exist. make calls it before it builds anything.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 0 --check "$@"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Write the mails with which a person submits the series. Sends nothing.
+# Write the mails with which a person submits the series. Sends nothing, and does not change your tree.
 #
 # usage: SUBMITTER="Name <mail>" KERNEL_TREE=dir [SERIES=name] [BRANCH=name] [REVISION=n] mbox.sh
 #
@@ -8,7 +8,7 @@
 # your git tree (default: the branch that is checked out). The mails of a series form
 # one thread. They have a cover letter, From, To and Cc by get_maintainer, base-commit,
 # the patch-ids of the series before it, and a change-id. REVISION=2 marks them as v2.
-# Nothing is sent, and your tree is not changed. The script refuses (exit 1), unless
+# The script refuses, unless
 #
 # - SUBMITTER has signed off all patches, and each patch names its author, as after
 #   `make apply` and

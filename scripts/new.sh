@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Write a commented template for a new topology, test or mutant.
+# Write a commented template for a new topology, test or mutant. CONTRIBUTING.md says what comes next.
 #
 # usage: new.sh topology NAME    selftests/topologies/NAME, its rows in README and in the suite hmm
 #        new.sh test NAME        selftests/programs/NAME.c, a program for the guests
 #        new.sh mutant NAME      selftests/mutants/NAME.patch, from the edits in build/tree, which it undoes
 #
-# CONTRIBUTING.md says what comes next. Files that exist are not replaced.
+# Files that exist are not replaced.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 2 2 '' "$@"

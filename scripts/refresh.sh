@@ -1,12 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Try the series on another base.
+# Try each series on another kernel, together with the series that it needs.
 #
 # usage: refresh.sh BASE...
 #        refresh.sh --page
 #
-# Tries each series on another kernel, together with the series that it needs, and
-# prints one word per patch:
+# Prints one word per patch, and writes them to results/refresh/VERSION:
 #   clean     applies exactly
 #   offset    applies at another line of its files
 #   merge     applies only by a three-way merge; review it and export it again
@@ -20,11 +19,9 @@
 # BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
 # version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports
 # for one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not
-# change. The words are also written to results/refresh/VERSION.
+# change.
 #
 # --page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
-#
-# exit: 0 all patches apply, 3 there are conflicts.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 . "$(dirname "$0")/common.sh"

@@ -1,19 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Boot the base with the feature on each PCIe topology and print how the importer reached device-private memory.
+# Boot guests, and print how the importer reached device-private memory on each PCIe topology.
 #
 # usage: [TOPOLOGIES="..."] run.sh [demo]
 #
 # Runs the suite "table" (selftests/suites/table) on the kernel "feature", which is the
 # base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo"
-# it runs what the files selftests/suites/{e2e,gpus}/demo list. In the first table a GPU
-# and an adapter take turns at the same pages. One line per topology and access flag says
-# how many pages and bytes were moved. In the second table the GPU of one driver reads
-# and writes memory that is in VRAM of another one. TOPOLOGIES replaces the topologies of
-# the lists.
-#
-# exit: 0 each line is what the file of its topology (selftests/topologies) expects;
-# otherwise as test.sh.
+# it runs what the files selftests/suites/{e2e,gpus}/demo list, and prints two tables
+# (README.md explains all of them). TOPOLOGIES replaces the topologies of the lists.
+# Passes if each line is what the file of its topology (selftests/topologies) expects.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 tables=("table runs p2p-table")

@@ -12,8 +12,6 @@
 # trace belongs to the report above it; a stack trace without a report counts as a
 # splat. KCSAN reports races of the whole kernel; a report counts only if one of its
 # functions is in selftests/guest/kcsan.functions.
-#
-# exit: 0 no splat, 5 splats, 2 cannot scan (the log is missing or empty).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

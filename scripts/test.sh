@@ -1,19 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Run the test suites.
+# Run all suites in selftests/suites, or the named ones.
 #
 # usage: [KERNELS="..."] [JOBS=n] [LIST=soak|demo [FRESH=1]] test.sh [--kernels] ["SUITE ..." ["TOPOLOGY ..."]]
 #
-# Runs all suites in selftests/suites, or the named ones. TOPOLOGY and KERNELS limit
-# the guest runs to these topologies and kernels. They do not limit runs on the host.
-# JOBS guests run at the same time (default: one per processor). Results are in
-# results/latest. vm.sh --help explains time limits. --kernels runs nothing, and prints
-# the targets of make for the kernels that are needed.
+# TOPOLOGY and KERNELS limit the guest runs to these topologies and kernels. They do not
+# limit runs on the host. JOBS guests run at the same time (default: one per processor).
+# Results are in results/latest. vm.sh --help explains time limits. --kernels runs
+# nothing, and prints the targets of make for the kernels that are needed.
 #
 # LIST=soak does the runs that the files "soak" of the suites list, in place of those in
-# the files "runs". You may stop it at any time; it continues where it stopped. A run
-# whose kernel, suites and scripts have not changed is not repeated, except with
-# FRESH=1.
+# the files "runs". You may stop it at any time; it continues where it stopped, except
+# with FRESH=1 (selftests/README.md).
 #
 # A suite is a folder with
 #   runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS
@@ -35,13 +33,7 @@
 #   flaky     known flakes: KERNEL/TOPOLOGY TEST FAILURE REASON. The first three are
 #             regular expressions. FAILURE must match the message in junit.xml
 #
-# A guest run that fails is repeated once, but at most five runs are repeated. The
-# first result stays in DIR.first. A test that passes the second time is a flake. A
-# flake counts as failed unless the file flaky lists it.
-#
-# The last line is "N passed, N failed, N skipped", with the flakes if there were any.
-#
-# exit: 0 nothing failed, 1 something failed, 2 a run could not start.
+# selftests/README.md says which runs are repeated, and what is a flake.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 2 --kernels "$@"

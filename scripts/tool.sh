@@ -1,19 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Find a program that is new enough, or fetch one into the cache.
+# Find a program that is new enough, or fetch one into the cache. Prints its path.
 #
 # usage: tool.sh b4             0.14 or later, which has `prep --check`
 #        tool.sh qemu VERSION   qemu-system-x86_64 of major version VERSION or later
 #        tool.sh sparse TREE    one that scripts/checker-valid.sh of the kernel tree
 #                               TREE accepts; with an older one C=1 checks nothing
 #
-# Prints the path of the program. This is $B4, $QEMU or $SPARSE, or the program of this
-# machine, if it is new enough. Otherwise the script downloads that of another Debian
-# suite into the cache (HMM_P2P_CACHE, default ~/.cache/hmm-p2p; QEMU with all libraries
-# takes 40 MB to download and 200 MB of disk, the others at most 3 MB). b4 needs the
-# Python modules on which Debian's package b4 depends. The file "packages" beside the
-# program lists the versions. The packages and apt sources of this machine do not change,
-# and root is not needed.
+# The program is $B4, $QEMU or $SPARSE, or that of this machine, if it is new enough.
+# Otherwise the script downloads that of another Debian suite into the cache with
+# debian-package.sh (QEMU with all libraries takes 40 MB to download and 200 MB of disk,
+# the others at most 3 MB). b4 needs the Python modules on which Debian's package b4
+# depends. The file "packages" beside the program lists the versions.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 1 2 '' "$@"

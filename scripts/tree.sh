@@ -4,11 +4,10 @@
 #
 # usage: tree.sh
 #
-# Makes build/tree a git tree: build/base, and one commit for each patch that
-# patches/series lists, on the branch hmm-p2p. A tag series/NAME marks the end of each
-# series. Only patches that changed are applied again. Work in build/tree that is not
-# in patches/ is never discarded. If a patch does not apply, the script exits with 3,
-# and the tree has the patches before it.
+# The git tree has build/base, and one commit for each patch that patches/series lists,
+# on the branch hmm-p2p. A tag series/NAME marks the end of each series. Only patches
+# that changed are applied again. Work in build/tree that is not in patches/ is never
+# discarded. If a patch does not apply, the tree has the patches before it.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/series.sh"

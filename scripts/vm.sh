@@ -5,18 +5,15 @@
 # usage: vm.sh run [-q] [-o DIR] [-a WORDS] KERNEL TOPOLOGY COMMAND...
 #        vm.sh boot TOPOLOGY [KERNEL]
 #
-# run: boots a guest, which runs COMMAND (plain words). COMMAND prints KTAP.
-#   -o DIR    folder of the result (default: below results/)
+# run: COMMAND (plain words) prints KTAP.
+#   -o DIR    folder of the result (default: below results/; selftests/README.md lists
+#             its files)
 #   -a WORDS  more words for the kernel command line
 #   -q        do not print the first line and the conclusion (used by test.sh)
 # boot: starts an interactive shell on the serial console (default kernel: normal).
 #
 # KERNEL is a folder of build/kernels. TOPOLOGY is a file of selftests/topologies (its
 # README describes the format) or, with a slash, the path of such a file.
-#
-# DIR gets console.log, ktap, config, results.json, junit.xml, conclusion.txt,
-# monitor.log, and qemu.sh, the exact QEMU command. qemu.sh also runs on another
-# machine and says how.
 #
 # If COMMAND is /suites/SUITE/run, these optional files in its suite folder change the run:
 #   may-skip  lists the tests that may skip
@@ -39,17 +36,10 @@
 #   BOOT_TIMEOUT (60)      from exec to the first line of the guest's init
 #   TEST_TIMEOUT (1800)    from there to the end
 #   SILENCE_TIMEOUT (300)  without a line on the console
-# ACCEL=kvm in the environment uses KVM instead of TCG. Nobody has tried that with these
-# tests; results.json names the accelerator of each run.
-#
 # All limits, also those in the guest, are multiplied by SLOWDOWN (default: 1) and by a
 # factor for this machine: the number of seconds that the first boot of this kernel took
 # here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
 # single tests are four times those in their source, which were chosen for hardware.
-#
-# exit: 0 passed, 1 a test failed, 2 wrong usage or something is missing on the machine,
-# 5 splat on the console, 6 no test plan or results that do not match it, 7 the guest
-# died without a message, 124 a time limit was reached, 255 the guest panicked.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

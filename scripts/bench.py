@@ -12,14 +12,12 @@ guests at the same time (default: one per processor).
 
 Writes to results/bench: table.md, cover.txt for the cover letter, raw.json with
 every sample and the QEMU command of each boot, previous.json (raw.json of the run
-before), and runs/ with one folder per boot. compare takes the last two by default.
+before), and runs/ with one folder per boot. compare takes the last two by default,
+and fails if a count differs by more than 0.1 %.
 
 A count is the median of all boots. The count of a boot is the least of its samples,
 because an interrupt only adds to it. The counts depend on the compiler, but not on
 the load or speed of the host.
-
-exit: 0 all budgets are kept (compare: all counts are equal within 0.1 %); 1 a
-budget is exceeded or a count differs; 2 a run could not start or failed.
 """
 
 import concurrent.futures

@@ -6,8 +6,7 @@ swaps it with the next one, is off by one, or replaces an operator, flag or cons
 all mutants. The boot parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a
 mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
 
-The script works in build/sample. Results are in results/sample. It continues where it stopped.
-exit: 0 all mutants were noticed or are equivalent, 1 a mutant was not noticed, 2 wrong usage, or tests fail without a mutant."""
+The script works in build/sample. Results are in results/sample. It continues where it stopped."""
 import argparse, concurrent.futures, hashlib, random, re, shutil, sys
 
 from common import JOBS, TOP, call, die, git, stop_at_signals, vm

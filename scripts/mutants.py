@@ -42,9 +42,6 @@ its suite, the programs of the suite and of selftests/programs that its runs nam
 the programs that those start. If only comments, other patches, models or scripts
 change, a mutant is not repeated. The last line is "N passed, N failed, N skipped" for
 all mutants.
-
-exit: 0 all mutants were killed, or survive as expected; 1 a mutant was not killed,
-does not apply or does not build; 2 wrong usage, or tests fail without a mutant.
 """
 import concurrent.futures
 import fcntl

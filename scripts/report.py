@@ -8,8 +8,6 @@ Reads RESULTS/latest (default: results/latest), the results of each run that it
 names, and RESULTS/bench/raw.json if it exists. The figures of an earlier `make` or
 `make demo` stay on the page. Writes RESULTS/report/index.html and prints its path. The page needs no network and no script. Links to logs are
 relative, so RESULTS can be copied elsewhere as a whole.
-
-exit: 0 the page was written, also if tests failed; 2 wrong usage, or no results
 """
 
 import html

@@ -6,8 +6,6 @@ usage: series-page.py          write those that differ
        series-page.py --check  check that both are up to date (needs no graphviz)
 
 Both are made from patches/series, patches/needs, scripts/checks/trees and the patches.
-exit: 0 no error, 1 something is out of date, 2 wrong usage, no graphviz, or a series
-without a row in patches/needs
 """
 
 import shutil

@@ -10,8 +10,6 @@ usage: topology.py             draw all to results/topology/NAME.svg, and replac
 
 The verdicts are those of the file. In the guest, the suite hmm compares them with
 the kernel and with p2p-check.
-exit: 0 no error, 1 a file is wrong or a picture is out of date, 2 wrong usage or no
-graphviz
 """
 
 import hashlib

@@ -5,16 +5,8 @@
 # usage: refresh.sh BASE...
 #        refresh.sh --page
 #
-# Prints one word per patch, and writes them to results/refresh/VERSION:
-#   clean     applies exactly
-#   offset    applies at another line of its files
-#   merge     applies only by a three-way merge; review it and export it again
-#   already   the kernel has it: the history has the same change or subject, or the
-#             patch can be reverted
-#   absent    the kernel does not have the code: files that the patch changes are not
-#             there
-#   conflict  does not apply, with the list of files
-# What is absent or conflicts is left out, so patches that need it conflict, too.
+# Prints one word per patch, and writes them to results/refresh/VERSION.
+# MAINTAINERS-notes/refresh.md explains the words.
 #
 # BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
 # version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports

@@ -20,11 +20,7 @@ read -r package package_version <<<"$(base_field package)"
 mkdir -p "$BUILD" "$CACHE"
 
 # Two clones of this project may share the cache. One fills it, and the other one waits.
-exec 8>"$CACHE/base.lock"
-flock -n 8 || {
-	step "base: waiting for another run that fetches the base"
-	flock 8
-}
+lock 8 "$CACHE/base.lock" base
 scratch "$CACHE"
 
 # import TARBALL: unpack it in the cache. The result appears there when it is complete.

@@ -229,6 +229,15 @@ end_attended() {
 	[ -z "$attended" ] || wait "$attended" || true
 }
 
+# lock FD FILE WHAT: take the lock for WHAT, and hold it until FD is closed
+lock() {
+	eval "exec $1>\"\$2\""
+	flock -n "$1" || {
+		step "$3: waiting for another run"
+		flock "$1"
+	}
+}
+
 # scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and a command of attend is ended.
 scratch() {
 	tmp=''

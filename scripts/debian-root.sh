@@ -37,12 +37,8 @@ found() {
 found
 command -v mmdebstrap >/dev/null || die "no mmdebstrap: apt-get install mmdebstrap"
 mkdir -p "$dir"
-exec 8>"$dir/lock"
-flock -n 8 || {
-	step "debian: waiting for another run that makes it"
-	flock 8
-	found
-}
+lock 8 "$dir/lock" debian
+found
 need_space "$dir" 1
 need_space "${TMPDIR:-/tmp}" 1
 tmp=$(mktemp -d "$dir/.tmp.XXXXXX")

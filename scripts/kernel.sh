@@ -81,15 +81,6 @@ kmake() {
 	}
 }
 
-# lock FD FILE: take the lock, and hold it until FD is closed
-lock() {
-	eval "exec $1>\"\$2\""
-	flock -n "$1" || {
-		step "$kernel: waiting for another kernel build"
-		flock "$1"
-	}
-}
-
 # Everything that the result depends on. It has the id of the tree, not of the commit, so a new commit message builds nothing.
 stamp() {
 	printf 'tree %s\n' "$(kgit "$src" rev-parse 'HEAD^{tree}')"
@@ -155,12 +146,12 @@ update_source() {
 make_kernel() {
 	paths "$1"
 	# If nothing has to be built, do not wait for the build of another kernel.
-	lock 7 "$BUILD/kernels/.$kernel.lock"
+	lock 7 "$BUILD/kernels/.$kernel.lock" "$kernel"
 	update_source
 	! up_to_date || return 0
 	exec 7>&-
-	lock 9 "$CACHE/kernel.lock"
-	lock 7 "$BUILD/kernels/.$kernel.lock"
+	lock 9 "$CACHE/kernel.lock" "$kernel"
+	lock 7 "$BUILD/kernels/.$kernel.lock" "$kernel"
 	! up_to_date || return 0
 
 	need_space "$BUILD" 1
@@ -212,7 +203,7 @@ again() {
 	local to=$1 file found ko whole='' image='' programs='' modules=()
 	shift
 	{ [ -f "$out/Module.symvers" ] && [ -f "$dest/stamp" ]; } || die "$kernel: kernel.sh build comes first"
-	lock 7 "$BUILD/kernels/.$kernel.lock"
+	lock 7 "$BUILD/kernels/.$kernel.lock" "$kernel"
 	: >"$log"
 	rm -rf "$to"
 	mkdir -p "${to%/*}"

@@ -67,12 +67,8 @@ found "${!variable:-$program}"
 found "$out/$program"
 
 mkdir -p "$CACHE"
-exec 8>"$CACHE/$what.lock"
-flock -n 8 || {
-	step "$what: waiting for another run that fetches it"
-	flock 8
-	found "$out/$program"
-}
+lock 8 "$CACHE/$what.lock" "$what"
+found "$out/$program"
 need_space "$CACHE" 1
 scratch "$CACHE"
 "$TOP/scripts/debian-package.sh" ${only:+"$only"} "$tmp/out" "$suite" "${packages[@]}" ||

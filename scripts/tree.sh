@@ -18,11 +18,7 @@ base=$BUILD/base
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 
-exec 7>"$BUILD/tree.lock"
-flock -n 7 || {
-	step "tree: waiting for another run that changes build/tree"
-	flock 7
-}
+lock 7 "$BUILD/tree.lock" tree
 scratch "$BUILD"
 keep=
 cleanup() {

@@ -96,11 +96,7 @@ else
 	need_space "$BUILD" 8
 	rm -rf "$tmp"
 	scratch "$BUILD"
-	# With the user's configuration, because safe.directory may be needed to read the tree.
-	git clone -q --template= --no-checkout --no-tags "$repo" "$tmp/base"
-	mkdir -p "$tmp/base/.git/info"
-	printf '/out-*/\n' >"$tmp/base/.git/info/exclude"
-	kgit "$tmp/base" remote remove origin
+	clone "$repo" "$tmp/base" --no-tags
 	kgit "$tmp/base" checkout -q --detach "$commit"
 	kgit "$tmp/base" for-each-ref --format='%(refname)' refs/heads | xargs -r -n 1 git -C "$tmp/base" update-ref -d
 	mv "$tmp/base" "$base"

@@ -60,13 +60,6 @@ grep -E "# (.*, )?($(
 ))([,:]|$)" "$checks/packages" >"$tmp/packages" || true
 "$TOP/scripts/deps.sh" "$tmp/packages"
 
-# share FROM TO: a clone that shares the objects of FROM, also new ones. Nothing is checked out.
-share() {
-	kgit "$dir" clone -q --template= --no-checkout --shared "$1" "$2"
-	mkdir -p "$2/.git/info"
-	printf '/out-*/\n' >"$2/.git/info/exclude"
-}
-
 range=${RANGE:-base..HEAD}
 base=$(kgit "$upstream" rev-parse "${range%%..*}") head=$(kgit "$upstream" rev-parse "${range##*..}")
 tree_id=$(kgit "$upstream" rev-parse "$head^{tree}")
@@ -76,7 +69,8 @@ if [ -n "$slow" ]; then
 	if [ ! -d "$dir/tree/.git" ]; then
 		step "check: checking out ${dir#"$TOP/"}/tree"
 		need_space "$BUILD" 3
-		share "$upstream" "$tmp/tree"
+		# Objects are shared, also new ones.
+		clone "$upstream" "$tmp/tree" --shared
 		kgit "$tmp/tree" checkout -q --detach
 		mv "$tmp/tree" "$dir/tree"
 	fi
@@ -168,7 +162,7 @@ one() {
 	mkdir "$tmp"
 	if is_fast "$name"; then
 		work=$tmp/tree
-		share "$upstream" "$work"
+		clone "$upstream" "$work" --shared
 		base=$(small "$name" "$base")
 		head=$(small "$name" "$head" "$base")
 		kgit "$work" checkout -q --detach "$head"

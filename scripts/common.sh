@@ -119,6 +119,15 @@ kgit() {
 		git -C "$@"
 }
 
+# clone FROM TO [OPTION...]: a git clone with nothing checked out, in which git ignores what is built. It is made with the user's
+# configuration, because safe.directory may be needed to read FROM.
+clone() {
+	git clone -q --template= --no-checkout "${@:3}" "$1" "$2"
+	git -C "$2" remote remove origin
+	mkdir -p "$2/.git/info"
+	printf '/out-*/\n' >"$2/.git/info/exclude"
+}
+
 # tree_version DIR [COMMIT]: the version of a kernel git tree, such as 7.3-rc7; nothing if it is no such tree.
 tree_version() {
 	git -C "$1" show "${2:-HEAD}:Makefile" 2>/dev/null | awk '

@@ -128,9 +128,7 @@ update_source() {
 		step "$kernel: checking out build/feature"
 		need_space "$BUILD" 4
 		tmp=$(mktemp -d "$BUILD/.feature.XXXXXX")
-		kgit "$BUILD" clone -q --template= --no-checkout --shared "$tree" "$tmp/feature"
-		mkdir -p "$tmp/feature/.git/info"
-		printf '/out-*/\n' >"$tmp/feature/.git/info/exclude"
+		clone "$tree" "$tmp/feature" --shared
 		kgit "$tmp/feature" checkout -q --detach "$commit"
 		mv "$tmp/feature" "$src"
 		rm -rf "$tmp"

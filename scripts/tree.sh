@@ -33,10 +33,7 @@ trap cleanup EXIT
 if [ ! -d "$tree/.git" ]; then
 	step "tree: checking out build/tree"
 	need_space "$BUILD" 5
-	kgit "$BUILD" clone -q --template= --no-checkout "$base" "$tmp/tree"
-	mkdir -p "$tmp/tree/.git/info"
-	printf '/out-*/\n' >"$tmp/tree/.git/info/exclude"
-	kgit "$tmp/tree" remote remove origin
+	clone "$base" "$tmp/tree"
 	kgit "$tmp/tree" config notes.rewriteRef refs/notes/series
 	kgit "$tmp/tree" config notes.rewriteMode overwrite
 	kgit "$tmp/tree" checkout -q -B hmm-p2p "$base_commit"

@@ -39,19 +39,6 @@ export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMEST
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 export LC_ALL=C
 
-job=
-tmp=
-# The build is a process group of its own, so that an interrupt ends all of it.
-stop() {
-	trap '' INT TERM
-	[ -z "$job" ] || kill -- "-$job" 2>/dev/null || true
-	[ -z "$job" ] || wait "$job" 2>/dev/null || true
-	[ -z "$tmp" ] || rm -rf "$tmp"
-}
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
 # kmake ARG...: run make in $src for $out. The output goes to $log, and a line of progress is printed now and then.
 kmake() {
 	local seconds=0 objects rc=0
@@ -63,9 +50,10 @@ kmake() {
 	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" \
 		CONFIG_DRM_GPUSVM=m CONFIG_DRM_NOUVEAU_KUNIT_TEST=m "$@" \
 		>>"$log" 2>&1 </dev/null &
-	job=$!
+	# scratch ends it if the script ends.
+	attended=$!
 	set +m
-	while kill -0 "$job" 2>/dev/null; do
+	while kill -0 "$attended" 2>/dev/null; do
 		sleep 1
 		seconds=$((seconds + 1))
 		[ $((seconds % 20)) -ne 0 ] || {
@@ -73,8 +61,8 @@ kmake() {
 			step "$kernel: $objects objects, $(tail -n 1 "$log" | cut -c 1-60)"
 		}
 	done
-	wait "$job" || rc=$?
-	job=
+	wait "$attended" || rc=$?
+	attended=
 	[ "$rc" -eq 0 ] || {
 		grep -E -A 4 'error:|warning:|undefined reference|modpost:|\*\*\* ' "$log" | tail -n 30 >&2
 		die -c "$EX_FAIL" "$kernel: the build failed, the whole log is $log"
@@ -127,12 +115,9 @@ update_source() {
 	if [ ! -d "$src/.git" ]; then
 		step "$kernel: checking out build/feature"
 		need_space "$BUILD" 4
-		tmp=$(mktemp -d "$BUILD/.feature.XXXXXX")
 		clone "$tree" "$tmp/feature" --shared
 		kgit "$tmp/feature" checkout -q --detach "$commit"
 		mv "$tmp/feature" "$src"
-		rm -rf "$tmp"
-		tmp=
 	fi
 	[ -z "$(kgit "$src" status --porcelain)" ] ||
 		die "build/feature has edits: make them in build/tree, commit them to $feature, and run make export"
@@ -167,18 +152,16 @@ make_kernel() {
 	fi
 
 	step "$kernel: installing"
-	[ -z "$tmp" ] || rm -rf "$tmp"
-	tmp=$(mktemp -d "$BUILD/kernels/.$kernel.XXXXXX")
-	chmod 755 "$tmp"
-	kmake INSTALL_MOD_PATH="$tmp/modules" INSTALL_MOD_STRIP=1 modules_install
-	rm -f "$tmp"/modules/lib/modules/*/build
-	cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
-	cp "$out/.config" "$tmp/config"
+	new=$tmp/new
+	mkdir "$new"
+	kmake INSTALL_MOD_PATH="$new/modules" INSTALL_MOD_STRIP=1 modules_install
+	rm -f "$new"/modules/lib/modules/*/build
+	cp "$out/arch/x86/boot/bzImage" "$new/bzImage"
+	cp "$out/.config" "$new/config"
 	selftests
-	printf '%s\n' "$want" >"$tmp/stamp"
+	printf '%s\n' "$want" >"$new/stamp"
 	rm -rf "$dest"
-	mv "$tmp" "$dest"
-	tmp=
+	mv "$new" "$dest"
 	guest_modules
 	took "kernel $kernel" "$begin"
 	exec 9>&-
@@ -205,8 +188,8 @@ again() {
 	: >"$log"
 	rm -rf "$to"
 	mkdir -p "${to%/*}"
-	tmp=$(mktemp -d "${to%/*}/.again.XXXXXX")
-	cp -r "$dest/." "$tmp"
+	new=$tmp/new
+	cp -r "$dest" "$new"
 	for file; do
 		case $file in
 		tools/testing/selftests/*) programs=yes ;;
@@ -221,7 +204,7 @@ again() {
 	touch "$tmp/begin"
 	if [ -n "$whole" ]; then
 		kmake bzImage modules
-		rm -f "$tmp/guest-modules.stamp"
+		rm -f "$new/guest-modules.stamp"
 	else
 		[ -z "$image" ] || kmake bzImage
 		if [ ${#modules[@]} -gt 0 ]; then
@@ -231,22 +214,20 @@ again() {
 			mv "$tmp/modules.order" "$tmp/Module.symvers" "$out"
 		fi
 	fi
-	[ ! "$out/arch/x86/boot/bzImage" -nt "$tmp/begin" ] || cp "$out/arch/x86/boot/bzImage" "$tmp/bzImage"
+	[ ! "$out/arch/x86/boot/bzImage" -nt "$tmp/begin" ] || cp "$out/arch/x86/boot/bzImage" "$new/bzImage"
 	while read -r ko; do
 		strip --strip-debug -o "$tmp/module" "$out/$ko"
-		mv "$tmp/module" "$(echo "$tmp"/modules/lib/modules/*/kernel)/$ko"
+		mv "$tmp/module" "$(echo "$new"/modules/lib/modules/*/kernel)/$ko"
 	done < <(find "$out" -name '*.ko' -newer "$tmp/begin" -printf '%P\n')
 	[ -z "$programs" ] || {
-		rm -rf "$tmp/kselftest"
+		rm -rf "$new/kselftest"
 		selftests
 	}
-	rm "$tmp/begin"
 	if [ $# -eq 0 ] || [ -n "$whole" ]; then
-		dest=$tmp
+		dest=$new
 		guest_modules
 	fi
-	mv "$tmp" "$to"
-	tmp=
+	mv "$new" "$to"
 }
 
 # Drivers that only the guests use.
@@ -277,30 +258,31 @@ selftests() {
 	local harness="-Wl,--wrap=poll $TOP/selftests/programs/lib/slow.c"
 	kmake headers
 	rm -rf "$work"
-	mkdir -p "$work" "$tmp/kselftest/mm"
+	mkdir -p "$work" "$new/kselftest/mm"
 	for p in "${mm_programs[@]}"; do
 		make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS="-static $harness" KHDR_INCLUDES="-isystem $out/usr/include" \
 			"$work/$p" >>"$log" 2>&1 </dev/null || {
 			tail -n 20 "$log" >&2
 			die -c "$EX_FAIL" "$kernel: selftests/mm/$p does not build, the whole log is $log"
 		}
-		install -s "$work/$p" "$tmp/kselftest/mm/$p"
+		install -s "$work/$p" "$new/kselftest/mm/$p"
 	done
 	# shellcheck disable=SC2068 # patterns
-	(cd "$mm" && install ${mm_files[@]} "$tmp/kselftest/mm")
+	(cd "$mm" && install ${mm_files[@]} "$new/kselftest/mm")
 	# The list for run_kselftest.sh, with only those tests that are installed here.
 	{
 		make -s --no-print-directory -C "$mm" OUTPUT="$work" COLLECTION=mm emit_tests >"$work/list" 2>>"$log" </dev/null &&
-			(cd "$tmp/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$tmp/kselftest/kselftest-list.txt"
+			(cd "$new/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$new/kselftest/kselftest-list.txt"
 	} || die -c "$EX_FAIL" "$kernel: selftests/mm lists no test, the whole log is $log"
-	install "$src/tools/testing/selftests/run_kselftest.sh" "$tmp/kselftest"
+	install "$src/tools/testing/selftests/run_kselftest.sh" "$new/kselftest"
 	for p in "${script_folders[@]}"; do
-		mkdir "$tmp/kselftest/$p"
-		install "$src/tools/testing/selftests/$p"/*.sh "$tmp/kselftest/$p"
+		mkdir "$new/kselftest/$p"
+		install "$src/tools/testing/selftests/$p"/*.sh "$new/kselftest/$p"
 	done
 }
 
 mkdir -p "$BUILD/kernels" "$CACHE"
+scratch "$BUILD/kernels"
 if [ "$verb" = again ]; then
 	paths "$1"
 	again "${@:2}"

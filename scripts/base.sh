@@ -50,11 +50,7 @@ fetch() {
 	read -r url tag <<<"$(base_field git)"
 	step "base: fetching $tag from $url"
 	rm -rf "$tmp/import.git"
-	kgit "$tmp" init -q --bare import.git
-	# git has no time limit for connecting, so a small request comes first.
-	{ timeout 60 git ls-remote -q "$url" "refs/tags/$tag" >/dev/null &&
-		GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
-			git -C "$tmp/import.git" fetch -q --depth 1 "$url" "refs/tags/$tag:refs/tags/$tag"; } ||
+	fetch_tag "$url" "$tag" "$tmp/import.git" ||
 		die "cannot get the base from any source: is there a network? Without one, set BASE_TARBALL=file ($package $package_version) or KERNEL_TREE=dir (git tree of v$version)"
 	kgit "$tmp/import.git" update-ref refs/heads/base "$tag^{commit}"
 	mv "$tmp/import.git" "$CACHE/v$version.git"

@@ -128,6 +128,15 @@ clone() {
 	printf '/out-*/\n' >"$2/.git/info/exclude"
 }
 
+# fetch_tag URL TAG REPO: make the bare repository REPO with this tag alone
+fetch_tag() {
+	kgit . init -q --bare "$3"
+	# git has no time limit for connecting, so a small request comes first.
+	timeout 60 git ls-remote -q --exit-code "$1" "refs/tags/$2" >/dev/null 2>&1 &&
+		GIT_HTTP_LOW_SPEED_LIMIT=1000 GIT_HTTP_LOW_SPEED_TIME=60 \
+			git -C "$3" fetch -q --depth 1 "$1" "refs/tags/$2:refs/tags/$2"
+}
+
 # tree_version DIR [COMMIT]: the version of a kernel git tree, such as 7.3-rc7; nothing if it is no such tree.
 tree_version() {
 	git -C "$1" show "${2:-HEAD}:Makefile" 2>/dev/null | awk '

@@ -29,8 +29,7 @@ done
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-tmp=$(mktemp -d "$out/.config-merge.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
+scratch "$out"
 
 # The lines of all fragments as SYMBOL VALUE FRAGMENT. No symbol may occur twice, because the order of fragments would decide.
 awk '

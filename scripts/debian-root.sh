@@ -41,10 +41,7 @@ lock 8 "$dir/lock" debian
 found
 need_space "$dir" 1
 need_space "${TMPDIR:-/tmp}" 1
-tmp=$(mktemp -d "$dir/.tmp.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+scratch "$dir"
 
 # Runs in the new root, $1. Python decides by time stamps whether its compiled files are up to date, and the initramfs does not
 # keep time stamps. Without this Python would compile everything at each start.

@@ -21,8 +21,7 @@ manifest=${MANIFEST:-$TOP/selftests/guest/manifest}
 
 out=$BUILD/initramfs
 mkdir -p "$out"
-tmp=$(mktemp -d "$out/.tmp.XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
+scratch "$out"
 
 # The kernel's own tool writes the archive. It needs no staging folder and no root, and its output is reproducible.
 gen=$out/gen_init_cpio

@@ -126,9 +126,7 @@ from_version() { # VERSION [SUITE...]
 	done
 	read -r url _ <<<"$(base_field git)"
 	step "refresh: no Debian suite has it: fetching v$version from $url"
-	kgit "$tmp" init -q --bare fetched.git
-	{ timeout 60 git ls-remote -q --exit-code "$url" "refs/tags/v$version" >/dev/null 2>&1 &&
-		git -C "$tmp/fetched.git" fetch -q --depth 1 "$url" "refs/tags/v$version:refs/tags/v$version"; } ||
+	fetch_tag "$url" "v$version" "$tmp/fetched.git" ||
 		die "Linux $version is neither in Debian ($*) nor at $url, or they do not answer"
 	from_git "$tmp/fetched.git" "v$version"
 }

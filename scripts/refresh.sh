@@ -20,45 +20,34 @@ export LC_ALL=C.UTF-8
 arguments 0 99 --page "$@"
 [ $# -gt 0 ] || die "say which kernel: make refresh BASE=7.2, BASE=file.tar.xz or BASE=dir@commit"
 
-# page: replace the table in refresh.md
+words=(clean offset merge already absent conflict)
+# page: replace the table in refresh.md. A series that is a fix has a row for each patch.
 page() {
-	local page=$TOP/MAINTAINERS-notes/refresh.md versions
+	local page=$TOP/MAINTAINERS-notes/refresh.md versions series version word path
 	mapfile -t versions < <(cd "$TOP/results/refresh" 2>/dev/null && printf '%s\n' * | sort -V)
 	[ -n "${versions[*]}" ] || die "no results/refresh: run make refresh BASE=... first"
+	cd "$TOP/results/refresh"
 	{
 		sed '/^<!-- table/q' "$page"
 		echo "| patch |$(printf ' %s |' "${versions[@]}")"
 		echo "|---|$(printf -- '---|%.0s' "${versions[@]}")"
-		(cd "$TOP/results/refresh" && awk -F '[ :]+' -v versions="${versions[*]}" '
-			FILENAME ~ /needs$/ { split($0, field, / *[|] */); kind[field[1]] = field[3]; next }
-			FNR == 1 { version = FILENAME }
-			$2 ~ /^[^\/]+\/[0-9]+-/ {
-				series = $2; sub("/.*", "", series)
-				if (!(series in seen)) { seen[series]; order[++n] = series }
-				if (!(($2, version) in word)) { word[$2, version] = $1; count[series, version, $1]++ }
-				if (!($2 in known)) { known[$2]; rows[series] = rows[series] " " $2 }
-			}
-			END {
-				m = split(versions, v, " "); split("clean offset merge already absent conflict", w, " ")
-				for (i = 1; i <= n; i++) {
-					printf "| **%s** |", order[i]
-					for (j = 1; j <= m; j++) {
-						sum = ""
-						for (k = 1; k <= 6; k++)
-							if (count[order[i], v[j], w[k]]) sum = sum (sum ? ", " : "") count[order[i], v[j], w[k]] " " w[k]
-						printf " %s |", sum
-					}
-					print ""
-					if (kind[order[i]] != "fix") continue
-					r = split(rows[order[i]], row, " ")
-					for (k = 1; k <= r; k++) {
-						name = row[k]; sub(".*/", "", name); sub("[.]patch$", "", name)
-						printf "| [%s](../patches/%s) |", name, row[k]
-						for (j = 1; j <= m; j++) printf " %s |", word[row[k], v[j]]
-						print ""
-					}
-				}
-			}' "$PATCHES/needs" "${versions[@]}")
+		for series in $(series_names); do
+			printf '| **%s** |' "$series"
+			for version in "${versions[@]}"; do
+				printf ' %s |' "$(for word in "${words[@]}"; do
+					grep -c "^$word *$series/" "$version" | sed -n "s/[1-9].*/& $word/p"
+				done | paste -sd , | sed 's/,/, /g')"
+			done
+			echo
+			grep -q "^$series *|.*| fix *|" "$PATCHES/needs" || continue
+			for path in $(series_patches | grep "^$series/"); do
+				printf '| [%s](../patches/%s) |' "$(basename -s .patch "$path")" "$path"
+				for version in "${versions[@]}"; do
+					printf ' %s |' "$(sed -n "s,^\([a-z]*\) *$path.*,\1,p" "$version")"
+				done
+				echo
+			done
+		done
 		sed -n '/^<!-- end of the table/,$p' "$page"
 	} >"$tmp/page"
 	cat "$tmp/page" >"$page"
@@ -218,7 +207,7 @@ try() { # BASE
 			done
 		done
 	done
-	for state in clean offset merge already absent conflict; do
+	for state in "${words[@]}"; do
 		[ -z "${count[$state]:-}" ] || printf '%s %s, ' "${count[$state]}" "$state"
 	done | tee -a "$tmp/table"
 	echo "of ${#patches[@]} on $version" | tee -a "$tmp/table"

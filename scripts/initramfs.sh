@@ -38,6 +38,13 @@ file() { # GUEST-PATH HOST-FILE [MODE]
 	echo "file $1 $2 ${3:-0755} 0 0" >>"$list"
 }
 
+folder() { # GUEST-PATH HOST-FOLDER [MODE]
+	local f
+	while read -r f; do
+		file "$1/$f" "$2/$f" "${@:3}"
+	done < <(cd "$2" && find . -type f -printf '%P\n')
+}
+
 # Without one of its libraries a dynamic program fails in the guest with "not found".
 libraries() { # HOST-FILE
 	local lib libs
@@ -75,13 +82,10 @@ module() { # NAME [KERNEL...]
 	done
 }
 
+# The programs are static.
 kselftest() {
-	local f
 	[ -d "$kdir/kselftest" ] || die "$manifest: no $kdir/kselftest: run 'make' first"
-	while read -r f; do
-		file "/kselftest/$f" "$kdir/kselftest/$f"
-		libraries "$kdir/kselftest/$f"
-	done < <(cd "$kdir/kselftest" && find . -type f -printf '%P\n')
+	folder /kselftest "$kdir/kselftest"
 }
 
 # The programs use the ioctls of the patched test_hmm on every kernel.
@@ -109,11 +113,8 @@ programs() { # [NAME...]
 }
 
 copy() { # FROM TO
-	local f
 	if [ -d "$TOP/$1" ]; then
-		while read -r f; do
-			file "$2/$f" "$TOP/$1/$f"
-		done < <(cd "$TOP/$1" && find . -type f -printf '%P\n')
+		folder "$2" "$TOP/$1"
 	else
 		file "$2" "$TOP/$1"
 	fi
@@ -121,12 +122,10 @@ copy() { # FROM TO
 
 # made PROGRAM TO: add the files that one of our programs writes to the folder that it gets as argument
 made() { # PROGRAM TO
-	local f dir
+	local dir
 	dir=$(mktemp -d "$tmp/made.XXXXXX")
 	"$TOP/$1" "$dir" || die "$manifest: $1 fails"
-	while read -r f; do
-		file "$2/$f" "$dir/$f" 0644
-	done < <(cd "$dir" && find . -type f -printf '%P\n')
+	folder "$2" "$dir" 0644
 }
 
 while read -r what args; do

@@ -18,8 +18,7 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
-# Programs of tools/testing/selftests/mm that the guest runs, and the files they need.
-mm_programs=(hmm-tests)
+# Files of tools/testing/selftests/mm that the guest needs beside the program hmm-tests.
 mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
 # Folders of tools/testing/selftests whose scripts the guest runs. The scripts of rdma source the helpers of the other one.
 script_folders=(rdma kselftest)
@@ -259,14 +258,12 @@ selftests() {
 	kmake headers
 	rm -rf "$work"
 	mkdir -p "$work" "$new/kselftest/mm"
-	for p in "${mm_programs[@]}"; do
-		make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS="-static $harness" KHDR_INCLUDES="-isystem $out/usr/include" \
-			"$work/$p" >>"$log" 2>&1 </dev/null || {
-			tail -n 20 "$log" >&2
-			die -c "$EX_FAIL" "$kernel: selftests/mm/$p does not build, the whole log is $log"
-		}
-		install -s "$work/$p" "$new/kselftest/mm/$p"
-	done
+	make -C "$mm" OUTPUT="$work" CC='ccache gcc' EXTRA_CFLAGS="-static $harness" KHDR_INCLUDES="-isystem $out/usr/include" \
+		"$work/hmm-tests" >>"$log" 2>&1 </dev/null || {
+		tail -n 20 "$log" >&2
+		die -c "$EX_FAIL" "$kernel: selftests/mm/hmm-tests does not build, the whole log is $log"
+	}
+	install -s "$work/hmm-tests" "$new/kselftest/mm"
 	# shellcheck disable=SC2068 # patterns
 	(cd "$mm" && install ${mm_files[@]} "$new/kselftest/mm")
 	# The list for run_kselftest.sh, with only those tests that are installed here.

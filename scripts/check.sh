@@ -13,19 +13,19 @@
 # A check is a folder with
 #   check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
 #          other codes failed
-#   bad/   inputs that it must reject. Each names a regular expression for the reason.
-#          An input is a patch for the kernel (*.patch) or for this project (*.diff),
-#          with the expression in its line "Expect:". Or it is a folder that replaces
-#          patches/, with the expression in its file "expect"
 #   files  only for fast checks: kernel files (git pathspecs) that the check reads,
 #          besides those that the patches and the bad inputs name
+# Its bad inputs are in selftests/self/checks/NAME. A check that does not reject them
+# fails. Each names a regular expression for the reason. It is a patch for the kernel
+# (*.patch) or for this project (*.diff), with the expression in its line "Expect:". Or
+# it is a folder that replaces patches/, with the expression in its file "expect".
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 1 --self "$@"
 self=$opted
 [ -z "$self" ] || shift
 
-checks=$TOP/scripts/checks
+checks=$TOP/scripts/checks inputs=$TOP/selftests/self/checks
 rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }
 is_fast() { rows fast | grep -xF -e "$1" >/dev/null; }
 all=$(cd "$checks" && for d in */; do echo "${d%/}"; done)
@@ -81,7 +81,7 @@ fi
 # the time.
 mapfile -t named < <({
 	kgit "$upstream" diff --name-only --no-renames "$base" "$head"
-	series_patches | (cd "$PATCHES" && xargs cat) | cat - "$checks"/*/bad/*.patch "$checks"/*/bad/*/*/*.patch |
+	series_patches | (cd "$PATCHES" && xargs cat) | cat - "$inputs"/*/*.patch "$inputs"/*/*/*/*.patch |
 		sed -n 's,^diff --git a/\(.*\) b/.*,\1,p'
 } | sort -u | sed 's/^/:(literal)/')
 small() {
@@ -167,10 +167,10 @@ one() {
 		head=$(small "$name" "$head" "$base")
 		kgit "$work" checkout -q --detach "$head"
 	fi
-	for bad in "$checks/$name"/bad/*; do
+	for bad in "$inputs/$name"/*; do
 		[ -z "${RANGE:-}" ] || break
 		[ -e "$bad" ] || {
-			echo "has no bad input in scripts/checks/$name/bad" >"$tmp/line"
+			echo "has no bad input in selftests/self/checks/$name" >"$tmp/line"
 			rc=1
 			break
 		}

@@ -122,7 +122,7 @@ rejects() {
 		mkdir -p "$patches/$series"
 		cp "$bad" "$patches/$series/0001-${bad##*/}"
 		echo "$series/0001-${bad##*/}" >"$patches/series"
-		# Some bad inputs are patches that do not apply.
+		# Some bad inputs do not apply, or have no diff.
 		kgit "$work" checkout -q --detach -f "$head"
 		if kgit "$work" am -q "$bad" >"$tmp/am.log" 2>&1; then
 			to=$(kgit "$work" rev-parse HEAD)

@@ -109,13 +109,18 @@ not_needed() {
 	rows "$1" | grep -vxFf "$OUT/used" || true
 }
 
-# judge_messages WHAT: pass or fail by the sorted messages in $OUT/before and $OUT/after, and the file justified beside the check
-judge_messages() {
+# new_messages BEFORE AFTER: the messages of the file AFTER that are new
+new_messages() {
 	# An old warning of a header appears again for each new file that includes the header.
 	touched . >"$OUT/touched"
-	new_lines "$OUT/before" "$OUT/after" | awk -F : -v touched="$OUT/touched" -v before="$OUT/before" '
+	new_lines "$1" "$2" | awk -F : -v touched="$OUT/touched" -v before="$1" '
 		BEGIN { while ((getline line <touched) > 0) ours[line]; while ((getline line <before) > 0) old[line] }
-		$1 in ours || !($0 in old)' >"$OUT/new"
+		$1 in ours || !($0 in old)'
+}
+
+# judge_messages WHAT: pass or fail by the sorted messages in $OUT/before and $OUT/after, and the file justified beside the check
+judge_messages() {
+	new_messages "$OUT/before" "$OUT/after" >"$OUT/new"
 	local line
 	while IFS= read -r line; do
 		justified "$here/justified" "$line" || printf '%s\n' "$line"

@@ -38,7 +38,7 @@ test: names ## run the tests [SUITES="hmm ..."] [TOPOLOGIES="switch ..."]
 	@kernels=$$(scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
-check: names tree ## check the patches [CHECKS="form gcc ..." or CHECKS=fast]
+check: names tree ## check the patches [CHECKS="form bisect ..." or CHECKS=fast]
 	@scripts/check.sh "$(CHECKS)"
 
 check-self: names tree ## run the checks only on inputs that they must reject

@@ -13,14 +13,14 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 # A typo such as SUITE=hmm would run everything.
-KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILE FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
+KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
 	NAME NO_DEPS NVIDIA_SOURCE O REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
 UNKNOWN := $(filter-out $(KNOWN),$(foreach word,$(MAKEOVERRIDES),$(if $(findstring =,$(word)),$(firstword $(subst =, ,$(word))))))
 ifneq ($(strip $(UNKNOWN)),)
 $(error $(UNKNOWN): no such variable. There are: $(KNOWN))
 endif
 
-.PHONY: all demo test check check-self mutants mutants-sample bench bench-compare soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
+.PHONY: all demo test check check-self mutants mutants-sample bench soak soak-runs apply deb mbox refresh refresh-page tree export series-page boot kernels p2p-check topology report check-scripts clean distclean help list names deps base container new-topology new-test new-mutant
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 all: names kernel-feature ## build the base with 1-hmm-p2p, boot it on six topologies
@@ -52,9 +52,6 @@ mutants-sample: tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
 
 bench: kernel-normal kernel-unpatched ## measure in guest instructions what the patches cost
 	@scripts/bench.py
-
-bench-compare: ## compare with the last make bench [FILE=raw.json]
-	@scripts/bench.py compare $(FILE)
 
 # -k: also run the tests if mutants survive.
 soak: names ## mutants and long tests; continues [FRESH=1: does not]

@@ -3,7 +3,6 @@
 """Measure what the patches cost and save, in guest instructions.
 
 usage: [BOOTS=n] [JOBS=n] bench.py [GROUP...]
-       bench.py compare [OLD [NEW]]    print what has changed between two files raw.json
        bench.py judge FILE             print which budgets a file raw.json keeps
 
 Runs the groups of selftests/programs/hmm-bench.c on the kernels and topologies that
@@ -11,9 +10,7 @@ each group needs. Each combination is booted BOOTS times (default 5), with JOBS
 guests at the same time (default: one per processor).
 
 Writes to results/bench: table.md, cover.txt for the cover letter, raw.json with
-every sample and the QEMU command of each boot, previous.json (raw.json of the run
-before), and runs/ with one folder per boot. compare takes the last two by default,
-and fails if a count differs by more than 0.1 %.
+every sample and the QEMU command of each boot, and runs/ with one folder per boot.
 
 A count is the median of all boots. The count of a boot is the least of its samples,
 because an interrupt only adds to it. The counts depend on the compiler, but not on
@@ -286,50 +283,18 @@ def report(file):
     return exit_code(lines)
 
 
-def compare(old=OUT / "previous.json", new=OUT / "raw.json"):
-    for file in (old, new):
-        if not Path(file).exists():
-            die(f"no {file}: run 'make bench' first")
-    a, b = load(old), load(new)
-    rc, same = 0, 0
-    for key in sorted({*a, *b}):
-        for kernel in ("unpatched", "normal"):
-            x, y = a.get(key, {}).get(kernel), b.get(key, {}).get(kernel)
-            name = f"{kernel} {' '.join(key)}"
-            if not x and not y:
-                continue
-            if not x or not y:
-                print(f"{name}: {'new' if y else 'gone'}")
-                continue
-            differ = []
-            if abs(y.count - x.count) > x.count / 1000:
-                differ.append(f"{x.count:.0f} -> {y.count:.0f} ({change(x.count, y.count)})")
-            differ += [f"{what}: {sorted(x.numbers[what])} -> {sorted(y.numbers[what])}" for what in sorted(x.numbers.keys() & y.numbers.keys())
-                       if x.numbers[what] != y.numbers[what]]
-            for line in differ:
-                print(f"{name}: {line}")
-                rc = FAIL
-            same += not differ
-    print(f"{same} cases are equal within 0.1 %")
-    return rc
-
-
 def main(args):
     if args[:1] == ["judge"] and len(args) == 2:
         lines = [line for line in judge(load(args[1])) if is_budget(line)]
         print("\n".join(lines))
         return exit_code(lines)
-    if args[:1] == ["compare"] and len(args) <= 3:
-        return compare(*args[1:])
     if any(arg.startswith("-") for arg in args):
         return help_or_usage(__doc__, args)
     stop_at_signals()
-    new, raw = read(measure(args)), OUT / "raw.json"
-    if raw.exists():
-        raw.rename(OUT / "previous.json")
-    raw.write_text(new)
+    raw = OUT / "raw.json"
+    raw.write_text(read(measure(args)))
     rc = report(raw)
-    step(f"bench: {OUT.relative_to(TOP)}; compare: make bench-compare")
+    step(f"bench: results are in {OUT.relative_to(TOP)}")
     return rc
 
 

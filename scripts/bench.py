@@ -9,8 +9,8 @@ Runs the groups of selftests/programs/hmm-bench.c on the kernels and topologies 
 each group needs. Each combination is booted BOOTS times (default 5), with JOBS
 guests at the same time (default: one per processor).
 
-Writes to results/bench: table.md, cover.txt for the cover letter, raw.json with
-every sample and the QEMU command of each boot, and runs/ with one folder per boot.
+Writes to results/bench: table.md, raw.json with every sample and the QEMU command
+of each boot, and runs/ with one folder per boot.
 
 A count is the median of all boots. The count of a boot is the least of its samples,
 because an interrupt only adds to it. The counts depend on the compiler, but not on
@@ -117,8 +117,8 @@ def change(old, new):
     return f"{100 * (new - old) / old:+.1f} %"
 
 
-def get(table, group, topology, case, kernel="normal"):
-    return table.get((group, topology, case), {}).get(kernel)
+def get(table, group, case):
+    return table.get((group, "switch", case), {}).get("normal")
 
 
 def both(table, group, topology):
@@ -129,7 +129,7 @@ def both(table, group, topology):
 
 def without_copy(table, case, alias="alias.", move="migrate.", copy="copy.bar"):
     """(alias, migration, migration without the copy of each page), or None if one is missing"""
-    a, m, one = (get(table, "alias", "switch", name) for name in (alias + case, move + case, copy))
+    a, m, one = (get(table, "alias", name) for name in (alias + case, move + case, copy))
     return (a, m, m._replace(count=m.count - m.pages * one.count)) if a and m and one else None
 
 
@@ -214,41 +214,12 @@ def pingpong(table):
              "| case | instructions a round | pages to RAM | pages to the device | spread |", "|---|--:|--:|--:|--:|"]
     good = True
     for case in ("alias.pte.512", "migrate.pte.512", "alias.pmd.512", "migrate.pmd.512"):
-        cost = get(table, "pingpong", "switch", f"pingpong.{case}")
+        cost = get(table, "pingpong", f"pingpong.{case}")
         moved = [cost.numbers[what] for what in ("to-ram", "to-device")] if cost else []
         good = good and moved == [{0 if case.startswith("alias") else 512}] * 2
         if cost:
             lines.append(f"| {case} | {cost.count:.0f} | {' | '.join(' or '.join(map(str, sorted(n))) for n in moved)} | {cost.spread:.2f} % |")
     return [*lines, "", *budget(good, "no page migrates and nothing is copied, against two migrations a round")]
-
-
-def cover(table):
-    """Narrow plain text for the cover letter."""
-    rows = []
-
-    def block(title, columns, cases):
-        found = [(text, pair) for text, pair in cases if pair and all(pair)]
-        if found:
-            rows.append(f"{title:46}{columns[0]:>10}{columns[1]:>10}")
-            rows.extend(f"  {text:44}{per_page(a):>10}{per_page(b):>10}" for text, (a, b) in found)
-
-    def kernels(group, topology, *cases):
-        return [(text, [get(table, group, topology, case, kernel) for kernel in ("unpatched", "normal")]) for case, text in cases]
-
-    def moved(names, *cases):
-        return [(text, (without_copy(table, case, *names) or ())[::2]) for case, text in cases]
-
-    block("hmm_range_fault() without the flag, a page", ("base", "patched"), kernels(
-        "others", "none", ("pte.write", "RAM, 512 pages"), ("pte.1.write", "RAM, one page"), ("pmd.write", "RAM, a huge page"),
-        ("own.pte.write", "device memory of the caller, 512 pages"), ("own.pmd.write", "device memory of the caller, a huge page"),
-        ("other.pte.look", "device memory of others, looked at, 512 pages")))
-    for topology, text in (("switch", "no IOMMU"), ("root-ports-iommu", "IOMMU")):
-        block(f"RDMA ODP of RAM, {text}, a page", ("base", "patched"), kernels(
-            "odp", topology, ("odp.pte.1", "one page"), ("odp.pte.16", "16 pages"), ("odp.pte.512", "512 pages"), ("odp.pmd.512", "a huge page")))
-    block("Device memory of a peer, a page, without copying", ("alias", "migration"), moved(
-        (), ("pte.1", "hmm_range_fault(), one page"), ("pte.512", "hmm_range_fault(), 512 pages"), ("pmd.512", "hmm_range_fault(), a huge page"))
-          + moved(("odp.alias.", "odp.fallback.", "copy"), ("pte.512", "RDMA ODP, 512 pages"), ("pmd.512", "RDMA ODP, a huge page")))
-    return "".join(row.rstrip() + "\n" for row in rows)
 
 
 def judge(table):
@@ -263,8 +234,7 @@ def exit_code(lines):
 
 
 def report(file):
-    """Write the tables, and print that of all budgets."""
-    table = load(file)
+    """Write the tables, and print them."""
     runs = json.loads(Path(file).read_text())["runs"]
     boots = min(sum(all(other[k] == run[k] for k in ("kernel", "topology", "command")) for other in runs) for run in runs)
     booted = "once" if boots == 1 else f"{boots} times"
@@ -274,11 +244,9 @@ def report(file):
              f"Kernels, with the git id of their source: {kernels}. `normal` has the patches. Each group of cases was booted {booted} on "
              "each kernel and topology that it needs. The count of a case in a boot is the least of its samples. A figure is the median of "
              "these counts. The spread is the difference between the greatest and the least of them, in per cent of the median.", "",
-             *judge(table)]
+             *judge(load(file))]
     text = "\n".join(lines).rstrip() + "\n"
     (OUT / "table.md").write_text(text)
-    (OUT / "cover.txt").write_text(
-        f"Guest instructions (QEMU TCG, -icount shift=0, one processor;\n{'one boot' if boots == 1 else f'the median of {boots} boots'}):\n\n{cover(table)}")
     print(text, end="")
     return exit_code(lines)
 

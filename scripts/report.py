@@ -50,8 +50,7 @@ pre { white-space: pre-wrap; background: var(--soft); padding: .5rem; font-size:
 figure { margin: 0; border: 1px solid var(--line); padding: .5rem } figcaption { margin-top: .5rem }
 figure svg { display: block; margin: auto; max-width: 100%; height: 20rem }
 .bar { position: relative; height: .9rem; background: var(--soft); border: 1px solid var(--line); margin: .15rem 0 .6rem }
-.bar i { position: absolute; inset: 0 auto 0 0; background: var(--p2p) } .bar.fail i { background: var(--fail) }
-.bar b { position: absolute; top: -3px; bottom: -3px; width: 3px; background: var(--ink) }
+.bar i { position: absolute; inset: 0 auto 0 0; background: var(--p2p) }
 .bar i.moved { left: auto; right: 0; background: var(--moved) }
 @media (max-width: 64rem) {
   thead { display: none } tr, td, tbody th { display: block; border-width: 0 } tr { border: 1px solid var(--line); margin-bottom: .6rem }
@@ -258,25 +257,12 @@ class Page:
         raw = self.results / "bench/raw.json"
         if not raw.exists():
             return ""
-        costs = bench.load(raw)
-        rows = []
-        for case, (old, new) in bench.both(costs, "others", "none").items():
-            if not re.fullmatch(bench.NOT_JUDGED, case):
-                rows.append((f"without the flag, {case}", new.count / old.count, bench.may_take(case), "of the base"))
-        for case, least in bench.AT_LEAST.items():
-            found = bench.without_copy(costs, case)
-            if found:
-                rows.append((f"by the alias, {case}", found[0].count / found[2].count, 1 / least, "of migration without the copy"))
-        out = []
-        for name, value, budget, of in rows:
-            kind, widest = "pass" if value <= budget else "fail", max(1.15, value)
-            out.append(f'<div>{MARKS[kind]} {text(name)}: {100 * value:.1f} % {of}, budget {100 * budget:.1f} %<div class="bar {kind}">'
-                       f'<i style="width:{100 * value / widest:.1f}%"></i><b style="left:{100 * budget / widest:.1f}%"></b></div></div>')
-        lines = [line for line in bench.judge(costs) if bench.is_budget(line)]
-        kinds = ["pass" if line[0] == "P" else "fail" for line in lines]
-        lines = [f'<li><span class="{kind}">{MARKS[kind]}</span> {text(line.split(": ", 1)[1])}</li>' for kind, line in zip(kinds, lines)]
-        return (f"<h2>Benchmarks</h2>\n<p>Guest instructions of the last <code>make bench</code>; the black mark is the budget. {self.link(raw, 'Samples')}</p>"
-                + f'<div class="cards">{"".join(out)}</div>' + f"<h3>All budgets</h3><ul>{''.join(lines)}</ul>")
+        lines = []
+        for line in filter(bench.is_budget, bench.judge(bench.load(raw))):
+            kind = "pass" if line.startswith("Passed") else "fail"
+            lines.append(f'<li><span class="{kind}">{MARKS[kind]}</span> {text(line.split(": ", 1)[1])}</li>')
+        return (f"<h2>Benchmarks</h2>\n<p>Budgets of the last <code>make bench</code>, in guest instructions. {self.link(raw, 'Samples')}</p>"
+                + f"<ul>{''.join(lines)}</ul>")
 
     def what(self):
         kcidb = self.latest / "kcidb.json"

@@ -24,10 +24,11 @@ lists it with a reason. Both results are in results.json and junit.xml.
 A table has a row for each test. Its cells come from the line "# p2p-table KEY=VALUE..."
 or "# demo-table KEY=VALUE..." and so on of the test. Exit 1 unless all tests passed with such a line.
 
-tools/testing/kunit/kunit.py of the kernel tree parses the KTAP.
+tools/testing/kunit/kunit_parser.py of the kernel tree parses the KTAP.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -44,58 +45,46 @@ NO_RESULT = "(no result)"
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def kunit():
-    for tree in ("tree", "base"):
-        path = BUILD / tree / "tools/testing/kunit/kunit.py"
-        if path.exists():
-            return path
-    sys.exit(f"results.py: no kunit.py below {BUILD}: run 'make tree' first")
+def kunit(text):
+    """What the parser of the kernel tree makes of KTAP, and what it prints."""
+    folder = next((f for tree in ("tree", "base") if (f := BUILD / tree / "tools/testing/kunit").exists()), None)
+    if not folder:
+        sys.exit(f"results.py: no tools/testing/kunit below {BUILD}: run 'make tree' first")
+    sys.dont_write_bytecode = True
+    sys.path.append(str(folder))
+    from kunit_parser import parse_run_tests
+    from kunit_printer import Printer
+    log = io.StringIO()
+    return parse_run_tests(text.splitlines(), Printer(output=log)), log.getvalue()
 
 
 def flatten(group, prefix=""):
-    """(name, status) of each test. Names include the names of groups, except the outermost one."""
-    for case in group["test_cases"]:
-        yield prefix + case["name"], case["status"]
-    for sub in group["sub_groups"]:
-        yield from flatten(sub, f"{prefix}{sub['name']}.")
+    """The tests. Names include the names of groups, except the outermost one."""
+    for test in group.subtests:
+        name = prefix + test.name
+        if test.subtests:
+            yield from flatten(test, f"{name}.")
+        else:
+            status = {"SUCCESS": "PASS", "SKIPPED": "SKIP"}.get(test.status.name, "FAIL")
+            yield {"name": name or NO_RESULT, "status": status, "reason": test.skip_reason}
 
 
 def groups(group):
-    return sum(1 + groups(sub) for sub in group["sub_groups"])
+    return sum(1 + groups(test) for test in group.subtests if test.subtests)
 
 
-def skip_reasons(suite, prefix=""):
-    """The reasons of skips, which are only in junit."""
-    for case in suite.findall("testcase"):
-        skipped = case.find("skipped")
-        if skipped is not None:
-            yield prefix + case.get("name"), skipped.text or ""
-    for sub in suite.findall("testsuite"):
-        yield from skip_reasons(sub, f"{prefix}{sub.get('name')}.")
-
-
-def parse(ktap, junit):
+def parse(text):
     """The tests of a KTAP file, and errors of its plan."""
-    text = ktap.read_text(errors="replace")
     if not re.search(r"TAP version", text):
         return [], "no KTAP"
-    result = ktap.with_name("kunit.json")
-    log = subprocess.run(
-        [sys.executable, "-B", str(kunit()), "parse", f"--json={result}", f"--junit={junit}", str(ktap)],
-        capture_output=True, text=True, check=False)
-    if not result.exists():
-        sys.exit(f"results.py: kunit.py failed: {log.stderr.strip()}")
-    group = json.loads(result.read_text())
-    result.unlink()
-    reasons = dict(skip_reasons(ET.parse(junit).getroot()))
-    tests = [{"name": name or "(no result)", "status": status, "reason": reasons.get(name, "")}
-             for name, status in flatten(group)]
+    group, log = kunit(text)
+    tests = list(flatten(group))
 
-    # kunit.py stops at the end of the plan. Result lines after that are not among its tests.
+    # The parser stops at the end of the plan. Result lines after that are not among its tests.
     lines = len(re.findall(r"^\s*(?:not )?ok \d+", text, re.M))
     names = [t["name"] for t in tests]
     twice = sorted({n for n in names if names.count(n) > 1})
-    errors = re.findall(r"\[ERROR\]\S* Test: (.*)", log.stdout)
+    errors = re.findall(r"\[ERROR\] Test: (.*)", log)
     if not re.search(r"^\s*1\.\.\d+", text, re.M):
         return tests, "no plan"
     if errors:
@@ -108,7 +97,7 @@ def parse(ktap, junit):
 
 
 def contradiction(text):
-    """Errors that kunit.py does not look for: lines after the last test, a second plan, totals that contradict the results."""
+    """Errors that the parser does not look for: lines after the last test, a second plan, totals that contradict the results."""
     plans, failed = set(), False
     for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
@@ -184,15 +173,13 @@ def listed(suite, name, *values):
 
 def run(folder, meta):
     folder = Path(folder)
-    ktap, junit = folder / "ktap", folder / "junit.xml"
-    # kunit.py would write these characters to its XML, which is then invalid.
-    ktap.write_text(NOT_XML.sub("\ufffd", ktap.read_text(errors="replace")))
-    tests, plan = parse(ktap, junit)
+    ktap = folder / "ktap"
+    text = NOT_XML.sub("\ufffd", ktap.read_text(errors="replace"))
+    ktap.write_text(text)
+    tests, plan = parse(text)
     for test in tests:
         if test["status"] == "SKIP" and not listed(meta["suite"], "may-skip", f"{meta['kernel']}/{meta['topology']}", test["name"]):
             test.update(status="FAIL", reason=f"may not skip here: {test['reason']}")
-        elif test["status"] == "ERROR":
-            test["status"] = "FAIL"
         if test["name"] == NO_RESULT:
             test["reason"] = "planned, and there is no result"
 

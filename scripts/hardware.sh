@@ -155,55 +155,25 @@ windows() {
 	echo $(($(cat "/sys/bus/pci/devices/$PCI/p2pmem/size" 2>/dev/null || echo 0) >> 21))
 }
 
+p2p_is_on() {
+	[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" = Y ]
+}
+
 # has WORD: one of the words of the lines "needs". If it is missing, $why says so.
 has() {
 	local n
 	case $1 in
-	rxe)
-		why="no rdma_rxe, dummy, ip or rdma"
-		has_module rdma_rxe && has_module dummy && command -v ip >/dev/null && command -v rdma >/dev/null
-		;;
-	test_hmm)
-		why="the kernel has no module test_hmm (CONFIG_TEST_HMM)"
-		has_module test_hmm
-		;;
-	kselftest)
-		why="no --kselftest"
-		[ -n "$KSELFTEST" ]
-		;;
-	adapter)
-		why="no RDMA adapter with on-demand paging"
-		[ -n "$NIC" ] && [ "$has_odp" = yes ]
-		;;
-	gpu)
-		why="no GPU of xe or nouveau"
-		[ -n "$GPU" ]
-		;;
-	xe | nouveau)
-		why="no GPU of $1"
-		[ "$GPU" = "$1" ]
-		;;
-	patched)
-		why="the kernel has no patches"
-		patched
-		;;
-	p2p)
-		why="booted without $GPU.svm_p2p=1"
-		[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" = Y ]
-		;;
-	path)
-		why="the adapter does not reach the GPU: pages migrate to RAM"
-		[ "$EXPECT" != ram ]
-		;;
-	no-p2p)
-		why="booted with $GPU.svm_p2p=1"
-		[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" != Y ]
-		;;
-	windows)
-		n=$(windows)
-		why="BAR1 has room for $n windows"
-		[ "$n" -gt 0 ] && [ "$n" -lt 1024 ]
-		;;
+	rxe) why="no rdma_rxe, dummy, ip or rdma" && has_module rdma_rxe && has_module dummy && type ip rdma >/dev/null 2>&1 ;;
+	test_hmm) why="the kernel has no module test_hmm (CONFIG_TEST_HMM)" && has_module test_hmm ;;
+	kselftest) why="no --kselftest" && [ -n "$KSELFTEST" ] ;;
+	adapter) why="no RDMA adapter with on-demand paging" && [ -n "$NIC" ] && [ "$has_odp" = yes ] ;;
+	gpu) why="no GPU of xe or nouveau" && [ -n "$GPU" ] ;;
+	xe | nouveau) why="no GPU of $1" && [ "$GPU" = "$1" ] ;;
+	patched) why="the kernel has no patches" && patched ;;
+	p2p) why="booted without $GPU.svm_p2p=1" && p2p_is_on ;;
+	no-p2p) why="booted with $GPU.svm_p2p=1" && ! p2p_is_on ;;
+	path) why="the adapter does not reach the GPU: pages migrate to RAM" && [ "$EXPECT" != ram ] ;;
+	windows) n=$(windows) && why="BAR1 has room for $n windows" && [ "$n" -gt 0 ] && [ "$n" -lt 1024 ] ;;
 	*) die "$steps: not known: needs $1" ;;
 	esac
 }

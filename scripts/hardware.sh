@@ -49,7 +49,7 @@ all() {
 }
 
 has_modes() { # STEP
-	awk -v step="$1:" '/^step / { on = $2 == step } on && $1 == "modes" { found = 1 } END { exit !found }' "$steps"
+	field "$1" modes | grep -q ''
 }
 
 title() { # KIND NAME
@@ -104,28 +104,19 @@ find_gpu() {
 
 # find_adapter: set RDMA, NIC and GID
 find_adapter() {
-	local at port='' type
+	local devices=/sys/class/infiniband found=$RDMA port
 	NIC=''
-	for at in /sys/class/infiniband/${RDMA:-*}/ports/1; do
-		[ -e "$at/../../device" ] || continue
-		[ -n "$port" ] || port=$at
-		# No other driver of adapters has on-demand paging.
-		grep -qs '^DRIVER=mlx5_core' "$at/../../device/uevent" || continue
-		port=$at
-		break
-	done
-	[ -n "$port" ] || return
-	RDMA=$(basename "$(dirname "$(dirname "$port")")")
+	# The first of mlx5, because no other driver of adapters has on-demand paging. Else the first that is a PCI device.
+	[ -n "$found" ] || found=$({ grep -l '^DRIVER=mlx5_core' $devices/*/device/uevent || ls $devices/*/device/uevent; } 2>/dev/null |
+		sed -n "1s,^$devices/\([^/]*\)/.*,\1,p")
+	port=$devices/$found/ports/1
+	[ -e "$port/../../device" ] || return
+	RDMA=$found
 	NIC=$(basename "$(readlink -f "$port/../../device")")
 	[ -z "$GID" ] || return 0
-	GID=0
-	[ "$(cat "$port/link_layer")" = Ethernet ] || return 0
-	for type in $(cd "$port/gid_attrs/types" && grep -sxl 'RoCE v2' [0-9]* | sort -n); do
-		[ "$(cat "$port/gids/$type")" = 0000:0000:0000:0000:0000:0000:0000:0000 ] || {
-			GID=$type
-			return
-		}
-	done
+	[ "$(cat "$port/link_layer")" != Ethernet ] ||
+		GID=$(cd "$port/gid_attrs/types" && grep -sxl 'RoCE v2' [0-9]* | sort -n | sed -n 1p)
+	: "${GID:=0}"
 }
 
 # odp NAME: whether this RDMA device has on-demand paging

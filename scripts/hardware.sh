@@ -265,15 +265,15 @@ check() {
 # ---- run ----
 
 RXE=''
-ours=() # what undo() takes away: netdev rxe test_hmm
+ours=() # the commands that undo what this script did
 
 begin_rxe() {
 	local i gid
 	[ -z "$RXE" ] || return 0
 	modprobe -a dummy rdma_rxe ib_uverbs && ip link add hmm-net0 mtu 9000 type dummy || return
-	ours+=(netdev)
+	ours+=("ip link delete hmm-net0")
 	ip address add 192.0.2.1/24 dev hmm-net0 && ip link set hmm-net0 up || return
-	ours+=(rxe)
+	ours+=("rdma link delete hmm-rxe0")
 	rdma link add hmm-rxe0 type rxe netdev hmm-net0 || return
 	# A work queue fills the table. This is 192.0.2.1, mapped to IPv6:
 	for ((i = 0; i < 100; i++)); do
@@ -285,17 +285,13 @@ begin_rxe() {
 
 begin_test_hmm() {
 	[ ! -d /sys/module/test_hmm ] || return 0
-	modprobe test_hmm && ours+=(test_hmm)
+	modprobe test_hmm && ours+=("modprobe -r test_hmm")
 }
 
 undo() {
-	local what
-	for what in "${ours[@]}"; do
-		case $what in
-		netdev) ip link delete hmm-net0 ;;
-		rxe) rdma link delete hmm-rxe0 ;;
-		test_hmm) modprobe -r test_hmm ;;
-		esac >/dev/null 2>&1 || true
+	local command
+	for command in "${ours[@]}"; do
+		$command >/dev/null 2>&1 || true
 	done
 	ours=() RXE=''
 }

@@ -112,6 +112,14 @@ for kernel in normal feature unpatched; do
 done
 summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
 
+folder() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
+	if [ "$2" = host ]; then
+		echo "$summary/$1"
+	else
+		results_dir "$2" "$3" "$1" "${*:4}"
+	fi
+}
+
 # judge_host DIR SUITE COMMAND...: run a command on the host and record the results that it prints
 judge_host() {
 	local dir=$1 suite=$2 rc=0 start=${EPOCHREALTIME/[.,]/} tenths repeat
@@ -154,11 +162,11 @@ inputs_id() {
 
 job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	local suite=$1 dir rc=0 n
+	dir=$(folder "$@")
 	if [ "$2" = host ]; then
-		judge_host "$summary/$suite" "$suite" "$suites/$suite/host" "${@:3}"
+		judge_host "$dir" "$suite" "$suites/$suite/host" "${@:3}"
 		return
 	fi
-	dir=$(results_dir "$2" "$3" "$suite" "${*:4}")
 	rm -rf "$dir" "$dir.first"
 	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
 	# A run that passed, or could not start, is not repeated.
@@ -184,7 +192,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	return "$rc"
 }
 
-dirs=() finished=0 broken=0 ids=() before=() since=$(date +%s)
+folders=() finished=0 broken=0 ids=() before=() since=$(date +%s)
 declare -A running=() began=()
 finish() {
 	local pid rc=0 n dir line words left=''
@@ -193,10 +201,9 @@ finish() {
 	unset "running[$pid]"
 	finished=$((finished + 1))
 	took "run ${todo[n]}" "${began[$n]}"
-	dir=$(cat "$tmp/$n.dir")
+	dir=${folders[n]}
 	read -r -a words <<<"${todo[n]}"
 	if [ -f "$dir/results.json" ]; then
-		dirs+=("$dir")
 		line=$(cat "$dir/conclusion.txt")
 		# Record it only if nothing that it depends on was edited meanwhile.
 		[ -z "${ids[n]:-}" ] || [ "${ids[n]}" != "$(inputs_id "${words[@]}")" ] || echo "${ids[n]}" >"$dir/verdict"
@@ -204,7 +211,6 @@ finish() {
 		broken=1
 		line="${todo[n]}: could not run"
 		lost "$dir" "$(tail -n 1 "$tmp/$n.out")" "${words[@]}"
-		dirs+=("$dir")
 	fi
 	[ "$list" != soak ] || left=", $(time_left "$since" $((finished - ${#before[@]})) $((${#todo[@]} - ${#before[@]}))):"
 	step "$finished/${#todo[@]}$left $line"
@@ -213,18 +219,13 @@ finish() {
 
 for n in "${!todo[@]}"; do
 	read -r -a words <<<"${todo[n]}"
-	if [ "${words[1]}" = host ]; then
-		echo "$summary/${words[0]}"
-	else
-		results_dir "${words[1]}" "${words[2]}" "${words[0]}" "${words[*]:3}"
-	fi >"$tmp/$n.dir"
+	dir=$(folder "${words[@]}")
+	folders[n]=$dir
 	[ "$list" = soak ] || continue
-	dir=$(cat "$tmp/$n.dir")
 	ids[n]=$(inputs_id "${words[@]}")
 	[ -z "${FRESH:-}" ] || rm -f "$dir/verdict"
 	[ "${ids[n]}" = "$(cat "$dir/verdict" 2>/dev/null)" ] || continue
 	before[n]=yes
-	dirs+=("$dir")
 	finished=$((finished + 1))
 	step "$finished/${#todo[@]}, before: $(cat "$dir/conclusion.txt")"
 done
@@ -261,13 +262,11 @@ check() { # NAME COMMAND...
 for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 	while IFS='|' read -r old new; do
 		read -r -a words <<<"$old"
-		[ -f "$BUILD/kernels/${words[0]}/stamp" ] || continue
-		old=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
-		read -r -a words <<<"$new"
-		[ -f "$BUILD/kernels/${words[0]}/stamp" ] || continue
-		new=$(results_dir "${words[0]}" "${words[1]}" "$suite" "${words[*]:2}")
+		read -r -a others <<<"$new"
+		{ [ -f "$BUILD/kernels/${words[0]}/stamp" ] && [ -f "$BUILD/kernels/${others[0]}/stamp" ]; } || continue
+		old=$(folder "$suite" "${words[@]}") new=$(folder "$suite" "${others[@]}")
 		# Compare only runs of this call.
-		if wanted "$old" "${dirs[*]}" && wanted "$new" "${dirs[*]}"; then
+		if wanted "$old" "${folders[*]}" && wanted "$new" "${folders[*]}"; then
 			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
 		fi
 	done < <(rows "$suites/$suite/same")
@@ -279,11 +278,11 @@ if [ $n -gt 0 ]; then
 		cat "$tmp/checks"
 	} >"$tmp/checks.ktap"
 	judge_host "$summary/checks" checks cat "$tmp/checks.ktap"
-	dirs+=("$summary/checks")
+	folders+=("$summary/checks")
 fi
 
 rc=0
-"$TOP/scripts/results.py" summary "$summary" "${dirs[@]}" >"$tmp/summary" || rc=$?
+"$TOP/scripts/results.py" summary "$summary" "${folders[@]}" >"$tmp/summary" || rc=$?
 ln -sfn "$(basename "$summary")" "$TOP/results/latest"
 sed 1d "$BUILD/times" | sort -k 1,1nr >"$summary/times.txt"
 step "where the time went (parallel runs each count in full; full list: results/latest/times.txt)"

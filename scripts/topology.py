@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Draw the PCIe topologies of selftests/topologies, and the data path that README.md shows.
 
-usage: topology.py             draw all to results/topology/NAME.svg, and replace
-                               those in selftests/pictures/ that differ
+usage: topology.py             draw those in selftests/pictures that are out of date
        topology.py --check     check that selftests/pictures is up to date (needs no
                                graphviz)
        topology.py --dot FILE  print the dot source of one file
@@ -25,7 +24,6 @@ from common import FAIL, TOP, USAGE, help_or_usage
 
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
-RESULTS = TOP / "results/topology"
 # A picture in the style of the topologies that is none of them.
 DATA_PATH = Path("data-path")
 
@@ -412,17 +410,12 @@ def main(args):
         except Wrong as e:
             rc = complain(f"{path.relative_to(TOP)}: {e}")
             continue
-        current = picture.exists() and digest(dot) in picture.read_text(encoding="utf-8")
-        if args:
-            if not current:
-                rc = complain(f"{picture.relative_to(TOP)} is out of date: run 'make topology'")
+        if picture.exists() and digest(dot) in picture.read_text(encoding="utf-8"):
             continue
-        svg = draw(dot)
-        for folder in (RESULTS, PICTURES):
-            folder.mkdir(parents=True, exist_ok=True)
-        (RESULTS / picture.name).write_text(svg, encoding="utf-8")
-        if not current:
-            picture.write_text(svg, encoding="utf-8")
+        if args:
+            rc = complain(f"{picture.relative_to(TOP)} is out of date: run 'make topology'")
+        else:
+            picture.write_text(draw(dot), encoding="utf-8")
             fresh.append(path.name)
     for picture in sorted(PICTURES.glob("*")):
         if picture.name not in names:
@@ -431,7 +424,7 @@ def main(args):
             else:
                 picture.unlink()
     if not args:
-        print(f"{len(names)} pictures: results/topology; new in selftests/pictures: {' '.join(fresh) or 'none'}")
+        print(f"{len(names)} pictures in selftests/pictures; new: {' '.join(fresh) or 'none'}")
     return rc
 
 

@@ -2,19 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Break N (default 40) random places in the lines that the patches add to each FILE (default mm/hmm.c), and print which run
 notices. SEED (default 1) selects the places. A mutant negates a condition or removes a part of it, removes a statement or
-swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. One kernel contains
-all mutants. The boot parameter hmm_mutant=K selects one of them. selftests/mutants/sample lists the runs that may notice a
-mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
+swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. selftests/mutants/sample
+lists the runs that may notice a mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
 
-The script works in build/sample. Results are in results/sample. It continues where it stopped."""
-import argparse, concurrent.futures, hashlib, random, re, shutil, sys
+mutants.py builds and runs the kernel, which contains all mutants. Results are in results/sample. It continues where it stopped."""
+import argparse, concurrent.futures, hashlib, os, random, re, sys
 
-from common import JOBS, TOP, call, die, git, stop_at_signals, vm
-from mutants import HOME, PARAMETER
+import mutants
+from common import JOBS, TOP, call, die, git, stop_at_signals
+from mutants import HOME, TREE, UPSTREAM
 
-WORK, DATA = TOP / "build/sample", TOP / "selftests/mutants"
-TREE = WORK / "tree"
-ENV = {"BUILD": WORK, "BOOT_TIMEOUT": 60, "TEST_TIMEOUT": 240, "SILENCE_TIMEOUT": 60}
+DATA = TOP / "selftests/mutants"
+os.environ.setdefault("TEST_TIMEOUT", "240")  # the runs are longer than those of mutants.py
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
          ("PAGE_SHIFT", "PMD_SHIFT"), ("PAGE_SIZE", "PMD_SIZE"), ("0", "1"), ("i", "i + 1"), ("start", "end")]
@@ -64,32 +63,18 @@ def mutants_of(found, lines):
             if found[u + 1:] and found[u + 1][0] == last + 1 and not found[u + 1][2] + "return" * ends[u + 1] and text[:6] != "return":
                 yield [(u, found[u + 1][3]), (u + 1, text)]
 
-def source(lines, found, chosen):
-    out = ["extern int hmm_mutant;"] + lines
-    for u, (first, last, before, text, after) in enumerate(found):
-        here = [(k, new) for k, mutant in chosen.items() for v, new in mutant if v == u]
-        if here and before:
-            out[first + 1] = before + "".join(f"hmm_mutant == {k} ? ({new}) :\n" for k, new in here) + f"({text}){after}"
-        elif here:
-            out[first + 1] = "{" + "".join(f"if (hmm_mutant == {k}) {{ {new} }} else\n" for k, new in here) + f"{{ {text} }} }}"
-        out[first + 2:last + 2] = [""] * (last - first) if here else out[first + 2:last + 2]
-    return "\n".join(out) + "\n"
+class Sample(mutants.Mutant):
+    def __init__(self, name, lines, found, changes):
+        self.files, self.module, self.number = [name], False, None
+        self.changes, self.lines = changes, list(lines)
+        for u, new in changes:
+            first, last, before, _, after = found[u]
+            indent = re.match(r"\s*", lines[first])[0]
+            self.lines[first:last + 1] = [indent + before + new + after] + [""] * (last - first)
 
-def build(name, lines, found, chosen):
-    while True:
-        (TREE / name).write_text(source(lines, found, chosen))
-        with (TREE / HOME).open("a") as home:
-            home.write(PARAMETER)
-        if call([TOP / "scripts/kernel.sh", "build", "normal"], **ENV)[0] == 0:
-            return
-        log, text = (WORK / "kernels/normal.log").read_text(), (TREE / name).read_text().split("\n")
-        bad = {int(k) for n in re.findall(re.escape(name) + r":(\d+):\d+: error", log)
-               for k in re.findall(r"hmm_mutant == (\d+)", text[int(n) - 1])}
-        if not bad:
-            die(f"{name} does not build: {WORK}/kernels/normal.log")
-        for k in bad:  # does not compile, so it is no mutant
-            del chosen[k]
-        git(TREE, "checkout", "-q", HOME)
+    def apply(self, where):
+        (where / self.files[0]).write_text("\n".join(self.lines) + "\n")
+        return True
 
 def noticed(k, runs, results):
     """Return: the first run that fails, or nothing"""
@@ -99,7 +84,7 @@ def noticed(k, runs, results):
     by = ""
     for suite, kernel, topology, *args in runs:
         run = results / str(k) / "-".join([suite, topology, *args])
-        if vm(run, suite, kernel, topology, *args, append=f"hmm_mutant={k}", **ENV):
+        if mutants.run_tests(run, suite, kernel, topology, *args, number=k):
             by = f"{suite} {topology} {' '.join(args)}: {(run / 'conclusion.txt').read_text().strip()}"
             break
     verdict.write_text(by)
@@ -109,38 +94,32 @@ def sample(name, count, seed):
     runs = [row[1:] for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] == name]
     runs or die(f"selftests/mutants/sample has no runs for {name}")
     same = {tuple(row.split("\t")[:3]) for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
-    git(TREE, "reset", "-q", "--hard", "FETCH_HEAD")
+    mutants.unmutate()
     lines, added = (TREE / name).read_text().split("\n")[:-1], set()
-    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git(TREE, "diff", "-U0", "base", "HEAD", "--", name), re.M):
+    for start, length in re.findall(r"^@@ .* \+(\d+),?(\d*)", git(UPSTREAM, "diff", "-U0", "base", "HEAD", "--", name), re.M):
         added |= set(range(int(start) - 1, int(start) - 1 + int(length or 1)))
     found = units(lines, added)
     possible = list(mutants_of(found, lines))
-    chosen = dict(enumerate(random.Random(seed).sample(possible, min(count, len(possible))), 1))
-    print(f"{name}: {len(possible)} mutants possible, {len(chosen)} drawn; building", flush=True)
-    build(name, lines, found, chosen)
+    drawn = [Sample(name, lines, found, m) for m in random.Random(seed).sample(possible, min(count, len(possible)))]
+    print(f"{name}: {len(possible)} mutants possible, {len(drawn)} drawn; building", flush=True)
+    list(mutants.build("normal", drawn))  # this removes those that do not compile: they are no mutants
+    drawn = [m for m in drawn if m.number]
     tests = git(TREE, "rev-parse", "HEAD:") + call(["git", "-C", TOP, "rev-parse", "HEAD:selftests"])[1]
     results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
-    if noticed(0, runs, results):
-        die(f"the unmutated kernel fails, fix that first: {noticed(0, runs, results)}")
     killed = equal = 0
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for k, by in zip(chosen, pool.map(lambda k: noticed(k, runs, results), chosen)):
-            u, new = chosen[k][0]
-            old, swap = found[u][3], " (swapped)" * (len(chosen[k]) - 1)
+        mutants.unmutated_passes(runs, pool)
+        for mutant, by in zip(drawn, pool.map(lambda m: noticed(m.number, runs, results), drawn)):
+            u, new = mutant.changes[0]
+            old, swap = found[u][3], " (swapped)" * (len(mutant.changes) - 1)
             equivalent = not by and (name, old, new) in same
             killed, equal = killed + bool(by), equal + equivalent
-            print(f"{k} {name}:{found[u][0] + 1}: {old} -> {new}{swap}: {by or ('SURVIVES', 'equivalent')[equivalent]}", flush=True)
-    print(f"{name}: {killed} of {len(chosen)} noticed, {equal} equivalent: "
-          f"{100 * killed / max(1, len(chosen) - equal):.0f} %; seed {seed}, {results.relative_to(TOP)}")
-    return killed + equal == len(chosen)
+            print(f"{mutant.number} {name}:{found[u][0] + 1}: {old} -> {new}{swap}: {by or ('SURVIVES', 'equivalent')[equivalent]}", flush=True)
+    print(f"{name}: {killed} of {len(drawn)} noticed, {equal} equivalent: "
+          f"{100 * killed / max(1, len(drawn) - equal):.0f} %; seed {seed}, {results.relative_to(TOP)}")
+    return killed + equal == len(drawn)
 
 args = parser.parse_args()
 stop_at_signals()
-if not (TREE / ".git").exists():
-    shutil.rmtree(WORK, ignore_errors=True)
-    TREE.mkdir(parents=True)
-    git(TREE, "clone", "-q", "--shared", TOP / "build/tree", ".")
-    (TREE / ".git/info/exclude").write_text("/out-*/\n")
-    (WORK / "base").symlink_to("../base")
-git(TREE, "fetch", "-q", "--force", "--tags", TOP / "build/tree", "HEAD")
+mutants.prepare()
 sys.exit(0 if all([sample(name, args.N, args.SEED) for name in args.FILE]) else 1)

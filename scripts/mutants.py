@@ -478,6 +478,19 @@ def test_batch(kernel, batch, pool):
 
 def prepare():
     """build/mutants: the series as it is committed in build/tree. Unchanged files keep their time stamps."""
+    global lock
+    if not (UPSTREAM / ".git").is_dir():
+        die(f"no {UPSTREAM}: run make tree")
+    for folder in (WORK, RESULTS, CACHE / "mutants"):
+        folder.mkdir(parents=True, exist_ok=True)
+    VERDICTS.touch()
+    lock = (WORK / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        die(f"{WORK} is in use by another mutants.py")
+    for leftover in WORK.glob(".mutants.*"):
+        shutil.rmtree(leftover)
     if not (TREE / ".git").is_dir():
         if shutil.disk_usage(BUILD).free < 8 << 30:
             die(f"less than 8 GiB are free in {BUILD}")
@@ -519,24 +532,12 @@ def main():
         if not found:
             die(f"no mutant {name}; there are: {' '.join(sorted(p.stem for p in MUTANTS.glob('*.patch')))}")
         mutants.update((p.stem, Mutant(p)) for p in found)
-    if not (UPSTREAM / ".git").is_dir():
-        die(f"no {UPSTREAM}: run make tree")
     step(f"mutants: {len(mutants)}, in {WORK}")
+    prepare()
     log = git(UPSTREAM, "log", "--notes=series", "--format=%x00%N%x01%s", "base..HEAD")
     subjects = {" ".join(part.strip() for part in row.split("\x01")) for row in log.split("\x00")}
     for mutant in mutants.values():
         mutant.check(subjects)
-    for folder in (WORK, RESULTS, CACHE / "mutants"):
-        folder.mkdir(parents=True, exist_ok=True)
-    VERDICTS.touch()
-    lock = (WORK / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        die(f"{WORK} is in use by another mutants.py")
-    for leftover in WORK.glob(".mutants.*"):
-        shutil.rmtree(leftover)
-    prepare()
 
     ids.update((name, mutant_id(mutant)) for name, mutant in mutants.items())
     before = {} if os.environ.get("FRESH") else {
@@ -563,6 +564,6 @@ def main():
     return FAIL if failed else 0
 
 
-ids = {}
+ids, lock = {}, None
 if __name__ == "__main__":
     sys.exit(main())

@@ -474,11 +474,6 @@ def summary(folder, runs):
     (folder / "kcidb.json").write_text(json.dumps(kcidb(every), indent=1) + "\n")
     flakes = sum((r.get("flakes", []) for r in results), [])
     (folder / "conclusion.txt").write_text(verdict(counts, flakes) + "\n")
-    firsts = [(float(r["first_test_seconds"]), f"{r['suite']} {r['topology']}") for r in results
-              if r.get("kernel") == "normal" and r.get("first_test_seconds")]
-    if firsts:
-        seconds, where = max(firsts)
-        print(f"    slowest of {len(firsts)} guests with the kernel normal to its first test line: {seconds} s ({where})", file=sys.stderr)
     print(verdict(counts, flakes))
     return FAIL if counts["FAIL"] or not counts["PASS"] else 0
 

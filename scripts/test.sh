@@ -285,17 +285,8 @@ rc=0
 "$TOP/scripts/results.py" summary "$summary" "${folders[@]}" >"$tmp/summary" || rc=$?
 ln -sfn "$(basename "$summary")" "$TOP/results/latest"
 sed 1d "$BUILD/times" | sort -k 1,1nr >"$summary/times.txt"
-step "where the time went (parallel runs each count in full; full list: results/latest/times.txt)"
-awk -F '\t' '
-	{ split($2, word, " "); name = word[1] == "run" ? "suite " word[2] : $2 }
-	!(name in sum) { order[++n] = name; slowest[name] = substr($2, 5) }
-	{ sum[name] += $1; runs[name]++; if ($1 > most[name]) most[name] = $1 }
-	function hms(s) { return sprintf("%d:%02d:%02d", s / 3600, s % 3600 / 60, s % 60) }
-	END {
-		for (i = 1; i <= n; i++)
-			printf "    %8s  %-18s %s\n", hms(sum[order[i]]), order[i],
-				order[i] ~ /^suite/ ? runs[order[i]] " runs, slowest " hms(most[order[i]]) " " slowest[order[i]] : ""
-	}' "$summary/times.txt" >&2
+step "what took longest, in seconds (all: results/latest/times.txt)"
+head -n 10 "$summary/times.txt" | sed 's/^/    /' | expand -t 12 >&2
 [ $broken -eq 0 ] || rc=$EX_USAGE
 page=$("$TOP/scripts/report.py") || rc=$EX_USAGE
 [ -z "$page" ] || step "as a page: $page"

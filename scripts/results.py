@@ -32,12 +32,11 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from common import BUILD, DIED, FAIL, PANIC, PATCHES, PLAN, SPLAT, TIMEOUT, TOP, USAGE, help_or_usage
+from common import BUILD, DIED, FAIL, PANIC, PATCHES, PLAN, SPLAT, TIMEOUT, TOP, USAGE, git, help_or_usage
 
 # The parser gives this name to planned tests without a result. The result "vm" says what happened.
 NO_RESULT = "(no result)"
@@ -391,10 +390,8 @@ def compare(old, new, table):
 def source(kernel, stamp):
     """The source of this kernel as a checkout of KCIDB, without its id. Only fields that are known for sure."""
     base = dict(line.split(": ", 1) for line in (PATCHES / "BASE").read_text().splitlines() if not line.startswith("#"))
-    def rev(tree, what):
-        return subprocess.run(["git", "-C", BUILD / tree, "rev-parse", what], capture_output=True, text=True, check=True).stdout.strip()
     checkout = {"tree_name": "mainline", "valid": True, "misc": {"git_tree": stamp["tree"]}}
-    commit = rev("base", "HEAD")
+    commit = git(BUILD / "base", "rev-parse", "HEAD").strip()
     if commit == base["commit"]:
         # An imported tarball is a commit that exists nowhere else.
         url, tag = base["git"].split()
@@ -410,9 +407,9 @@ def source(kernel, stamp):
         applied = [line.split() for line in (BUILD / "tree/.git/series").read_text().splitlines()]
         if kernel == "feature":
             # The base and the series with its tag.
-            last = rev("tree", "series/1-hmm-p2p")
+            last = git(BUILD / "tree", "rev-parse", "series/1-hmm-p2p").strip()
             applied = applied[:[fields[0] for fields in applied].index(last) + 1]
-        if rev("tree", applied[-1][0] + "^{tree}") == stamp["tree"]:
+        if git(BUILD / "tree", "rev-parse", applied[-1][0] + "^{tree}").strip() == stamp["tree"]:
             sums = "".join(fields[1] + "\n" for fields in applied[1:])
             checkout["patchset_hash"] = hashlib.sha256(sums.encode()).hexdigest()
     return checkout

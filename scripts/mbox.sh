@@ -70,13 +70,14 @@ done
 mapfile -t commits < <(git -C "$dir" rev-list --reverse -n $((${#all[@]} + 1)) "$tip" --not --tags='v[0-9]*' --remotes)
 [ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${BRANCH:-what is checked out} has no patches, all of it is in a tag v* or a remote branch: make apply first"
 paths=()
+declare -A last=()
 for commit in "${commits[@]}"; do
 	what="${commit:0:12} (\"$(kgit "$work" log -1 --format=%s "$commit")\")"
 	p=${path_of[$(kgit "$work" diff-tree -p -M --root "$commit" | changes)]:-}
 	[ -n "$p" ] || die -c "$EX_FAIL" "$what is in no tag v* and no remote branch, and its code is that of no patch in patches/: only what was tested may be mailed"
 	cmp -s <(message <"$PATCHES/$p" | untagged) <(kgit "$work" log -1 --format=%B "$commit" | untagged) ||
 		die -c "$EX_FAIL" "$what has another message than $p: edit it in build/tree, then make export and make check CHECKS=fast"
-	paths+=("$p")
+	paths+=("$p") last[${p%%/*}]=$commit
 done
 base=$(kgit "$work" rev-parse "${commits[0]}^")
 version=$(tree_version "$work" "$base")
@@ -136,10 +137,7 @@ mkdir -p "$out"
 [ -n "${SERIES:-}" ] || rm -f "$out"/*.mbox
 start=$base prerequisites=
 for series in "${on_branch[@]}"; do
-	end=
-	for i in "${!commits[@]}"; do
-		[ "${paths[i]%%/*}" != "$series" ] || end=${commits[i]}
-	done
+	end=${last[$series]}
 	[ -z "${SERIES:-}" ] || [ "$series" = "$SERIES" ] || {
 		start=$end
 		continue
@@ -156,11 +154,9 @@ for series in "${on_branch[@]}"; do
 	# Like --auto-to-cc of b4, but with one call for all patches. The role in the output tells people from lists.
 	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles "${mails[@]}") \
 		>"$tmp/recipients" 2>"$tmp/log" || die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/log")"
-	is_list='/ \((open|moderated|subscriber) list/' address='s/^([^@]*@[^ ]*) \(.*/\1/'
-	sed -nE "$is_list!{ $address; s/^/To: /p }" "$tmp/recipients" >"$tmp/to"
-	sed -nE "$is_list { $address; s/^/Cc: /p }" "$tmp/recipients" >"$tmp/cc"
-	kgit "$work" config "branch.$series.description" \
-		"$(message <"$cover")"$'\n\n'"$(cat "$tmp/to" "$tmp/cc")"
+	kgit "$work" config "branch.$series.description" "$(message <"$cover")"$'\n\n'"$(sed -E '
+		s/^([^@]*@[^ ]*) \((open|moderated|subscriber) list.*/Cc: \1/; t
+		s/^([^@]*@[^ ]*) \(.*/To: \1/' "$tmp/recipients" | sort -rs -k 1,1)"
 	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
 	# The change-id connects the revisions of a series. It is made from the name of the series only.
 	slug=device-private-${series#*-}

@@ -54,10 +54,7 @@ flock -n 8 || die "$dir is in use by another check.sh"
 scratch "$dir"
 
 # Only the packages that these checks need.
-grep -E "# (.*, )?($(
-	IFS='|'
-	echo "${names[*]}"
-))([,:]|$)" "$checks/packages" >"$tmp/packages" || true
+grep -E -f <(printf '# (.*, )?%s([,:]|$)\n' "${names[@]}") "$checks/packages" >"$tmp/packages" || true
 "$TOP/scripts/deps.sh" "$tmp/packages"
 
 range=${RANGE:-base..HEAD}

@@ -24,19 +24,19 @@ endif
 .PHONY: kernel-feature kernel-normal kernel-debug kernel-debug-gpu kernel-kcsan kernel-unpatched
 
 all: names kernel-feature ## build the base with 1-hmm-p2p, boot it on six topologies
-	@scripts/run.sh
+	@scripts/guest/run.sh
 
 # A wrong name is an error before anything is built.
 names:
 	@scripts/list.sh --check
 
 demo: names kernel-normal ## GPU and adapter, two GPUs: print what is copied
-	@scripts/run.sh demo
+	@scripts/guest/run.sh demo
 
 # Only the kernels that these tests need.
 test: names ## run the tests [SUITES="hmm ..."] [TOPOLOGIES="switch ..."]
-	@kernels=$$(scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
-	@scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
+	@kernels=$$(scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
+	@scripts/guest/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 check: names tree ## check the patches [CHECKS="form bisect ..." or CHECKS=fast]
 	@scripts/check.sh "$(CHECKS)"
@@ -45,75 +45,75 @@ check-self: names tree ## run the checks only on inputs that they must reject
 	@scripts/check.sh --self "$(CHECKS)"
 
 mutants: names tree ## break the patches; which test notices? [MUTANTS="..."]
-	@scripts/mutants.py $(MUTANTS)
+	@scripts/guest/mutants.py $(MUTANTS)
 
 mutants-sample: tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
-	@scripts/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
+	@scripts/guest/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## measure in guest instructions what the patches cost
-	@scripts/bench.py
+	@scripts/guest/bench.py
 
 # -k: also run the tests if mutants survive.
 soak: names ## mutants and long tests; continues [FRESH=1: does not]
 	@$(MAKE) -k mutants soak-runs
 
 soak-runs: names
-	@kernels=$$(LIST=soak scripts/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
-	@LIST=soak TEST_TIMEOUT=1800 scripts/test.sh "$(SUITES)" "$(TOPOLOGIES)"
+	@kernels=$$(LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
+	@LIST=soak TEST_TIMEOUT=1800 scripts/guest/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
 boot: names kernel-normal ## start a shell in a guest [TOPOLOGY=switch]
-	@scripts/vm.sh boot "$(TOPOLOGY)"
+	@scripts/guest/vm.sh boot "$(TOPOLOGY)"
 
 apply: ## patch your git tree: KERNEL_TREE=dir [SERIES=] [BRANCH=]
-	@scripts/apply.sh
+	@scripts/patches/apply.sh
 
 mbox: ## write mails: SUBMITTER="Name <mail>" KERNEL_TREE=dir
-	@scripts/mbox.sh
+	@scripts/patches/mbox.sh
 
 deb: tree ## build kernel packages [CONFIG=file] [DEBUG=1] [DRY_RUN=1]
-	@DEBUG=$(if $(findstring command,$(origin DEBUG)),$(DEBUG)) scripts/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
+	@DEBUG=$(if $(findstring command,$(origin DEBUG)),$(DEBUG)) scripts/build/deb.sh $(if $(DRY_RUN),--dry-run) $(CONFIG)
 
 refresh: ## apply to other kernels: BASE="7.2 v7.1 dir@commit"
-	@scripts/refresh.sh $(BASE)
+	@scripts/patches/refresh.sh $(BASE)
 
 refresh-page: ## write the results of make refresh to its page
-	@scripts/refresh.sh --page
+	@scripts/patches/refresh.sh --page
 
 tree: base ## make build/tree: the base and a commit for each patch
-	@scripts/tree.sh
+	@scripts/patches/tree.sh
 
 export: ## write the commits of build/tree back to patches/
-	@scripts/export.sh
-	@scripts/series-page.py
+	@scripts/patches/export.sh
+	@scripts/patches/series-page.py
 
 series-page: ## write table and picture of patches/README.md
-	@scripts/series-page.py
+	@scripts/patches/series-page.py
 
 kernels: kernel-feature kernel-normal kernel-debug ## build the kernels of make test
 
 # The base and 1-hmm-p2p alone.
 kernel-feature: tree
-	@scripts/kernel.sh build feature
+	@scripts/build/kernel.sh build feature
 
 kernel-normal: tree
 	@[ -f build/kernels/normal/stamp ] || echo "The first build of this kernel takes 15 to 35 minutes on two cores, because it has all modules." >&2
-	@scripts/kernel.sh build normal
+	@scripts/build/kernel.sh build normal
 
 kernel-debug: tree
-	@scripts/kernel.sh build debug
+	@scripts/build/kernel.sh build debug
 
 # These two are only for soak.
 kernel-debug-gpu: tree
-	@scripts/kernel.sh build debug-gpu
+	@scripts/build/kernel.sh build debug-gpu
 
 kernel-kcsan: tree
-	@scripts/kernel.sh build kcsan
+	@scripts/build/kernel.sh build kcsan
 
 kernel-unpatched: base
-	@scripts/kernel.sh build unpatched
+	@scripts/build/kernel.sh build unpatched
 
 base: deps
-	@scripts/base.sh
+	@scripts/build/base.sh
 
 deps:
 	@scripts/deps.sh
@@ -123,10 +123,10 @@ p2p-check: ## build p2p-check: does peer-to-peer DMA work here?
 	$(CC) -O2 -Wall -Wextra -o build/p2p-check p2p-check/p2p-check.c
 
 topology: ## draw the topologies
-	@scripts/topology.py
+	@scripts/guest/topology.py
 
 report: ## write the last results as a page
-	@scripts/report.py
+	@scripts/guest/report.py
 
 check-scripts: ## check scripts, texts and pictures of this project
 	@scripts/check-scripts.sh

@@ -36,9 +36,9 @@ fi
 for f in kernel-config/*.config; do
 	sed -nE 's/^(# )?(CONFIG_[A-Za-z0-9_]+)(=.*| is not set)$/\2/p' "$f" | LC_ALL=C sort -c || wrong <<<"$f is not sorted"
 done
-sed 's/[[:space:]]*#.*//; /^$/d' scripts/packages | LC_ALL=C sort -c || rc=$EX_FAIL
-scripts/topology.py --check || rc=$EX_FAIL
-scripts/series-page.py --check || rc=$EX_FAIL
+sed 's/[[:space:]]*#.*//; /^$/d' scripts/build/packages | LC_ALL=C sort -c || rc=$EX_FAIL
+scripts/guest/topology.py --check || rc=$EX_FAIL
+scripts/patches/series-page.py --check || rc=$EX_FAIL
 # The licence line of each script and source.
 wrong < <(git ls-files -- "$@" | grep -vE '^(patches|rdma-core)/' | xargs -d '\n' awk '
 	FNR == 1 && (/^#!/ || FILENAME ~ /\.(sh|py|js|c|h)$|(^|\/)(Makefile|Kbuild)$/) { print FILENAME }' |

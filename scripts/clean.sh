@@ -9,7 +9,7 @@
 # Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-. "$(dirname "$0")/series.sh"
+. "$(dirname "$0")/patches/series.sh"
 arguments 0 0 --all "$@"
 
 if [ -f "$record" ]; then

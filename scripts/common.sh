@@ -150,7 +150,7 @@ tree_version() {
 # The compiler. kconfig writes the versions of rustc and pahole into the configuration, although these kernels use neither.
 # Then two machines could not share ccache objects.
 # shellcheck disable=SC2034
-make_tools=(CC="$TOP/scripts/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
+make_tools=(CC="$TOP/scripts/build/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
 # base_release: the release of the base without the number of the stable release: 7.3 for 7.3.4
 base_release() {
@@ -289,8 +289,9 @@ end_jobs() {
 bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests p2p-check kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
-			-e '^scripts/(apply|base|bench|check|check-scripts|clean|container|deb|deps|export|list|mbox|mutants|new|refresh|report|run|series|series-page|tar-to-git|test|topology|tree)[.]' \
-			-e '^scripts/(checks|figures|packages)' -e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
+			-e '^scripts/((check|check-scripts|clean|container|deps|list|new)[.]|figures|checks/|patches/)' \
+			-e '^scripts/build/(base|deb|packages|tar-to-git)' -e '^scripts/guest/(bench|mutants|report|run|test|topology)[.]' \
+			-e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version
 		"${QEMU:-qemu-system-x86_64}" --version

@@ -4,7 +4,7 @@
 #
 # usage: [NO_DEPS=1] deps.sh [--check] [LIST]
 #
-# The file LIST, by default scripts/packages, names the packages. --check installs
+# The file LIST, by default scripts/build/packages, names the packages. --check installs
 # nothing and fails if a package is missing. With NO_DEPS=1, packages do not matter: it
 # installs nothing, and fails if a program or header in the comments of LIST is missing.
 set -euo pipefail
@@ -12,13 +12,13 @@ set -euo pipefail
 arguments 0 1 --check "$@"
 check=$opted
 [ -z "$check" ] || shift
-list=${1:-$TOP/scripts/packages}
+list=${1:-$TOP/scripts/build/packages}
 [ -f "$list" ] || die "no file $list"
 
 [ "$(uname -m)" = x86_64 ] || die "the guest kernel is built natively: an x86_64 machine is needed, this is $(uname -m)"
 if [ -n "${NO_DEPS:-}" ]; then
 	# Other lists are those of single checks, which say themselves what is missing.
-	[ "$list" = "$TOP/scripts/packages" ] || exit 0
+	[ "$list" = "$TOP/scripts/build/packages" ] || exit 0
 	missing=()
 	while read -r package programs; do
 		for program in $programs; do

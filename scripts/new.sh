@@ -92,6 +92,6 @@ END
 		kgit "$BUILD/tree" diff --no-prefix --src-prefix=a/ --dst-prefix=b/ | grep -v '^\(diff --git\|index \)'
 	} >"$out"
 	kgit "$BUILD/tree" diff | kgit "$BUILD/tree" apply --reverse
-	step "$out: fill in its header (scripts/mutants.py --help), then make mutants MUTANTS=$name"
+	step "$out: fill in its header (scripts/guest/mutants.py --help), then make mutants MUTANTS=$name"
 	;;
 esac

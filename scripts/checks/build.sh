@@ -17,7 +17,7 @@ kmake() {
 
 # configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the touched files that `normal` leaves out
 configure() {
-	"$TOP/scripts/config.sh" normal "$work" "$work/out-$1" "$checks/touched.config" || fail "no configuration"
+	"$TOP/scripts/build/config.sh" normal "$work" "$work/out-$1" "$checks/touched.config" || fail "no configuration"
 	"$work/scripts/config" --file "$work/out-$1/.config" -e DMA_API_DEBUG
 	kmake "$1" olddefconfig >"$OUT/config.log" 2>&1 || fail "no configuration: $(tail -n 1 "$OUT/config.log")"
 	cp "$work/out-$1/.config" "$OUT/config"

@@ -454,7 +454,7 @@ static inline bool take_away(const char *bdf, const char *id, bool unplug)
 		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver/unbind", bdf);
 		return write_file(path, bdf);
 	}
-	/* scripts/vm.sh reads this on the console and passes it to the monitor of QEMU. */
+	/* scripts/guest/vm.sh reads this on the console and passes it to the monitor of QEMU. */
 	snprintf(line, sizeof(line), "monitor: device_del %s\n", id);
 	if (!write_file("/dev/kmsg", line))
 		return false;

@@ -38,7 +38,7 @@ class Skipped(Exception):
 
 
 def limit(seconds):
-    """Returns the time at which a wait times out. It is later on a slow machine (scripts/vm.sh)."""
+    """Returns the time at which a wait times out. It is later on a slow machine (scripts/guest/vm.sh)."""
     return time.monotonic() + seconds * int(os.environ.get("HMM_P2P_SLOWDOWN", "4")) // 4
 
 

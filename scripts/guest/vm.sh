@@ -21,7 +21,7 @@
 #             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
 #             line (default: 3)
 #   qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
-#             them. scripts/tool.sh downloads it if necessary
+#             them. scripts/build/tool.sh downloads it if necessary
 #   importer, exporter
 #             programs that replace each importer (edu) or exporter of the topology. A
 #             program gets a socket and the arguments of the run. On the socket it must
@@ -41,7 +41,7 @@
 # here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
 # single tests are four times those in their source, which were chosen for hardware.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 
 # topology FILE: read the file into variables, and its devices, exporters and importers into qemu_devices.
 topology() {
@@ -230,7 +230,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	*) die "ACCEL=$accel: must be tcg or kvm" ;;
 	esac
 	qemu_binary=${QEMU:-qemu-system-x86_64}
-	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/tool.sh" qemu "$qemu_least")
+	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/build/tool.sh" qemu "$qemu_least")
 	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
 		die "$qemu_binary --version fails"
@@ -238,7 +238,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	[ -f "$list" ] || list=
 	local manifest=$TOP/selftests/suites/$suite/manifest
 	[ -f "$manifest" ] || manifest=$TOP/selftests/guest/manifest
-	initrd=$(MANIFEST=${MANIFEST:-$manifest} "$TOP/scripts/initramfs.sh" "$kernel" ${list:+"$list"})
+	initrd=$(MANIFEST=${MANIFEST:-$manifest} "$TOP/scripts/build/initramfs.sh" "$kernel" ${list:+"$list"})
 	limits
 }
 
@@ -407,7 +407,7 @@ judge() {
 		code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
 	fi
 	local rc=0
-	"$TOP/scripts/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
+	"$TOP/scripts/guest/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
 	if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
 		code=$EX_USAGE why=$(cat "$part/scan.err")
 	fi
@@ -482,10 +482,10 @@ judge
 # tenths N: in seconds
 tenths() { [ -z "$1" ] || echo $(($1 / 10)).$(($1 % 10)); }
 sed -n 's/^\(\[[^]]*\]\)* ktap: //p' "$console" >"$part/ktap"
-code=$("$TOP/scripts/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
+code=$("$TOP/scripts/guest/results.py" run "$part" code="$code" why="$why" guest_status="$guest_status" \
 	suite="$suite" kernel="$kernel" topology="$topology_name" command="$*" \
 	start="$(date -u -d "@$((start / 1000000))" -Is)" folder="${dir#"$TOP/"}" \
-	repeat="scripts/vm.sh run ${append_more:+-a ${append_more@Q} }$repeat" \
+	repeat="scripts/guest/vm.sh run ${append_more:+-a ${append_more@Q} }$repeat" \
 	base="$(base_field version)" series="$(series_id "$kernel")" accelerator="$accel" qemu="$qemu_version" \
 	seconds="$(tenths "$now")" boot_seconds="$(tenths "$up")" first_test_seconds="$(tenths "$first_test")") || exit "$EX_USAGE"
 

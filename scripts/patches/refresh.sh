@@ -16,7 +16,7 @@
 # --page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
 set -euo pipefail
 export LC_ALL=C.UTF-8
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 99 --page "$@"
 [ $# -gt 0 ] || die "say which kernel: make refresh BASE=7.2, BASE=file.tar.xz or BASE=dir@commit"
 
@@ -69,8 +69,8 @@ done
 mapfile -t patches < <(series_patches)
 [ "${#patches[@]}" -gt 0 ] || die "patches/series lists nothing"
 "$TOP/scripts/deps.sh"
-"$TOP/scripts/base.sh"
-"$TOP/scripts/tree.sh"
+"$TOP/scripts/build/base.sh"
+"$TOP/scripts/patches/tree.sh"
 old=$BUILD/tree
 scratch "$BUILD"
 work=$tmp/work
@@ -108,7 +108,7 @@ from_version() { # VERSION [SUITE...]
 	shift
 	need_space "$tmp" 1
 	for suite; do
-		"$TOP/scripts/debian-package.sh" --only "$tmp/package" "$suite" "linux-source-$version" 2>"$tmp/package.log" || continue
+		"$TOP/scripts/build/debian-package.sh" --only "$tmp/package" "$suite" "linux-source-$version" 2>"$tmp/package.log" || continue
 		step "refresh: $(tr '\t' ' ' <"$tmp/package/packages") of $suite"
 		from_tarball "$tmp"/package/root/usr/src/linux-source-*.tar.xz
 		return

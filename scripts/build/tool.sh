@@ -13,7 +13,7 @@
 # the others at most 3 MB). b4 needs the Python modules on which Debian's package b4
 # depends. The file "packages" beside the program lists the versions.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 1 2 '' "$@"
 
 what=$1 program=$1 package=$1 packages=("$1") out=$CACHE/$1 only=--only
@@ -71,7 +71,7 @@ lock 8 "$CACHE/$what.lock" "$what"
 found "$out/$program"
 need_space "$CACHE" 1
 scratch "$CACHE"
-"$TOP/scripts/debian-package.sh" ${only:+"$only"} "$tmp/out" "$suite" "${packages[@]}" ||
+"$TOP/scripts/build/debian-package.sh" ${only:+"$only"} "$tmp/out" "$suite" "${packages[@]}" ||
 	die "cannot get a $program that is new enough: set $variable to one"
 printf '%s\n' "$wrapper" >"$tmp/out/$program"
 chmod 755 "$tmp/out/$program"

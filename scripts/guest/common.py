@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parent.parent
+TOP = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("BUILD") or TOP / "build").resolve()
 PATCHES = Path(os.environ.get("PATCHES") or TOP / "patches").resolve()
 CACHE = Path(os.environ.get("HMM_P2P_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hmm-p2p")
@@ -71,7 +71,7 @@ def git(where, *words):
 
 def vm(folder, suite, kernel, topology, *args, append, **env):
     """Run a suite in a guest. Return the exit code of the run."""
-    code, out = call([TOP / "scripts/vm.sh", "run", "-q", "-o", folder, "-a", append, kernel, topology, f"/suites/{suite}/run", *args], **env)
+    code, out = call([TOP / "scripts/guest/vm.sh", "run", "-q", "-o", folder, "-a", append, kernel, topology, f"/suites/{suite}/run", *args], **env)
     if not (Path(folder) / "results.json").exists():
         die(f"could not run: {suite} {kernel} {topology} {' '.join(args)}: {out}")
     return code

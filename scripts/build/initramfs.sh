@@ -10,11 +10,11 @@
 # once. It is uncompressed because unpacking takes longer in an emulated guest than
 # compression saves on the host.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 
 arguments 1 2 '' "$@"
 debian=
-[ $# -eq 1 ] || debian=$("$TOP/scripts/debian-root.sh" "$2")
+[ $# -eq 1 ] || debian=$("$TOP/scripts/build/debian-root.sh" "$2")
 kdir=$BUILD/kernels/$1
 manifest=${MANIFEST:-$TOP/selftests/guest/manifest}
 [ -d "$kdir" ] || die "no kernel in $kdir: run 'make' first"

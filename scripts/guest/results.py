@@ -403,7 +403,7 @@ def source(kernel, stamp):
     elif kernel == "unpatched":
         checkout["patchset_hash"] = ""
     else:
-        # scripts/series.sh: a commit and a checksum for each patch in build/tree
+        # scripts/patches/series.sh: a commit and a checksum for each patch in build/tree
         applied = [line.split() for line in (BUILD / "tree/.git/series").read_text().splitlines()]
         if kernel == "feature":
             # The base and the series with its tag.

@@ -13,7 +13,7 @@
 # splat. KCSAN reports races of the whole kernel; a report counts only if one of its
 # functions is in selftests/guest/kcsan.functions.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 
 deny=$TOP/selftests/guest/splats.deny allow=$TOP/selftests/guest/splats.allow
 functions=$TOP/selftests/guest/kcsan.functions

@@ -11,7 +11,7 @@
 #   Debian's linux-source package, from its mirror, then from snapshot.debian.org
 #   git.kernel.org
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 0 '' "$@"
 
 base=$BUILD/base
@@ -43,7 +43,7 @@ fetch() {
 	need_space "$CACHE" 2
 	# The snapshot has the version when the mirror has dropped it. The checksum in patches/BASE decides whether the package is right.
 	for suite in $(base_field suites) snapshot; do
-		"$TOP/scripts/debian-package.sh" --only "$tmp/package" "$suite" "$package=$package_version" || continue
+		"$TOP/scripts/build/debian-package.sh" --only "$tmp/package" "$suite" "$package=$package_version" || continue
 		import "$tmp"/package/root/usr/src/linux-source-*.tar.xz
 		return
 	done

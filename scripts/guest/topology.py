@@ -115,7 +115,7 @@ class Topology:
             value = f"{'edu' if key == 'importer' else 'ivshmem-plain'},{value}"
         qemu, *words = value.split(",")
         if qemu not in DEVICES:
-            raise Wrong(f"device {qemu}: not known to scripts/topology.py")
+            raise Wrong(f"device {qemu}: not known to scripts/guest/topology.py")
         properties = dict(w.partition("=")[::2] for w in words)
         if qemu == "pxb-pcie" and self.hosts[1:] and "bus" not in properties:
             raise Wrong("a second pxb-pcie needs bus=pcie.0, because QEMU would put it below the first")
@@ -177,7 +177,7 @@ class Topology:
         if bool(self.exporters) != bool(self.importers):
             raise Wrong("exporters without importers, or importers without exporters")
         if "config_acs" in self.append.replace(REDIRECT, ""):
-            raise Wrong(f"of config_acs only {REDIRECT} is known to scripts/topology.py")
+            raise Wrong(f"of config_acs only {REDIRECT} is known to scripts/guest/topology.py")
         shape = self.keys.get("shape", "direct")
         if self.exporters and (shape == "iova") != self.translates():
             raise Wrong(f"shape={shape}, but {'an' if self.translates() else 'no'} IOMMU translates")
@@ -367,7 +367,7 @@ def box(rows):
 
 def digest(dot):
     """The content of a picture for --check, without its layout, which depends on the version of graphviz."""
-    return f"<!-- scripts/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
+    return f"<!-- scripts/guest/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
 
 
 def draw(dot):

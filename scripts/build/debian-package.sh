@@ -16,7 +16,7 @@
 # apt verifies the downloads. The packages and apt sources of this machine do not
 # change, and root is not needed.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 fetch=(install --download-only) type=deb
 case ${1:-} in
 --only)

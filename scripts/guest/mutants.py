@@ -295,7 +295,7 @@ def unmutate():
 
 
 def kernel_sh(*words):
-    return call([TOP / "scripts/kernel.sh", *words], BUILD=WORK, MODULES=MODULES)
+    return call([TOP / "scripts/build/kernel.sh", *words], BUILD=WORK, MODULES=MODULES)
 
 
 def boot(kernel, source):

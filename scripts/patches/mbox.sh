@@ -20,7 +20,7 @@
 # MAINTAINERS-notes/sending.md explains each step.
 set -euo pipefail
 export LC_ALL=C.UTF-8
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 0 '' "$@"
 
 submitter=${SUBMITTER:-} dir=${KERNEL_TREE:-} revision=${REVISION:-1} out=${MAILS:-$TOP/results/mail}
@@ -40,7 +40,7 @@ scratch "$BUILD"
 # The packages of scripts/checks/packages that are needed for the mails.
 grep -E '# .*\bmail\b' "$TOP/scripts/checks/packages" >"$tmp/packages"
 "$TOP/scripts/deps.sh" "$tmp/packages"
-b4=$("$TOP/scripts/tool.sh" b4)
+b4=$("$TOP/scripts/build/tool.sh" b4)
 
 # A temporary clone.
 work=$tmp/tree

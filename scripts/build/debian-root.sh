@@ -12,7 +12,7 @@
 # (60 MB to download, 125 MB of disk). The file .packages beside it lists the versions.
 # Manuals, locales and documentation are left out, except tests.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 1 1 '' "$@"
 # Not the suite of the machine, so that all machines test with the same packages. forky is the first suite whose rdma-core
 # supports all that rxe can do with on-demand paging: version 56 of trixie has no prefetch.
@@ -24,7 +24,7 @@ packages=$(sed 's/#.*//' "$1" | xargs | tr ' ' ,)
 key=$({
 	echo "$packages"
 	base_field snapshot
-	cat "$TOP/scripts/debian-root.sh" "$TOP/scripts/tar-to-cpio.py"
+	cat "$TOP/scripts/build/debian-root.sh" "$TOP/scripts/build/tar-to-cpio.py"
 } | sha256sum | cut -c 1-16)
 dir=$CACHE/debian
 out=$dir/$key.cpio
@@ -69,7 +69,7 @@ make_root() { # MIRROR
 			--aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Check-Valid-Until "false"' \
 			--aptopt='Acquire::Retries "1"' --aptopt='Acquire::http::Timeout "30"' \
 			${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} --customize-hook="$hook" "$suite" - "$1" 2>&3 </dev/null |
-			"$TOP/scripts/tar-to-cpio.py" debian >"$tmp/cpio" 2>"$tmp/convert.log"
+			"$TOP/scripts/build/tar-to-cpio.py" debian >"$tmp/cpio" 2>"$tmp/convert.log"
 	} 3>&1 | tee "$tmp/log" | while IFS= read -r line; do
 		case $line in 'I: '*apt-get* | 'I: '*archives* | 'I: '*packages*) step "debian: ${line#I: }" ;; esac
 	done

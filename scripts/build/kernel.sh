@@ -16,7 +16,7 @@
 # edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
 # the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 
 # Files of tools/testing/selftests/mm that the guest needs beside the program hmm-tests.
 mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
@@ -77,13 +77,13 @@ stamp() {
 	} | sha256sum | cut -c 1-16)"
 	printf 'config %s\n' "$(sha256sum "$out/.config" | cut -c 1-16)"
 	printf 'compiler %s\n' "$(gcc --version | sed -n 1p)"
-	printf 'recipe %s\n' "$(cat "$TOP"/scripts/{kernel,ccache-gcc}.sh | sha256sum | cut -c 1-16)"
+	printf 'recipe %s\n' "$(cat "$TOP"/scripts/build/{kernel,ccache-gcc}.sh | sha256sum | cut -c 1-16)"
 }
 
 # up_to_date: is the kernel as it should be? Also sets want.
 up_to_date() {
 	local have
-	"$TOP/scripts/config.sh" "$kernel" "$src" "$out" || exit
+	"$TOP/scripts/build/config.sh" "$kernel" "$src" "$out" || exit
 	want=$(stamp)
 	have=$(cat "$dest/stamp" 2>/dev/null || true)
 	[ "$have" = "$want" ] || return 1

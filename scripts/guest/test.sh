@@ -35,7 +35,7 @@
 #
 # selftests/README.md says which runs are repeated, and what is a flake.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 2 --kernels "$@"
 kernels_only=$opted
 [ -z "$kernels_only" ] || shift
@@ -90,7 +90,7 @@ done
 
 # Download a newer QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
 while read -r version; do
-	"$TOP/scripts/tool.sh" qemu "$version" >/dev/null
+	"$TOP/scripts/build/tool.sh" qemu "$version" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
 	[ "$kernel" != host ] || continue
 	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"
@@ -99,7 +99,7 @@ done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; 
 	run_word qemu "$suite" $args || true
 done | sort -u)
 while read -r suite; do
-	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/debian-root.sh" "$suites/$suite/debian" >/dev/null
+	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/build/debian-root.sh" "$suites/$suite/debian" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)
 
 scratch "${TMPDIR:-/tmp}"
@@ -130,7 +130,7 @@ judge_host() {
 	mkdir -p "$dir.part"
 	"$@" >"$dir.part/ktap" || rc=$?
 	tenths=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
-	"$TOP/scripts/results.py" run "$dir.part" code=0 why= guest_status="$rc" suite="$suite" kernel=host topology= command= \
+	"$TOP/scripts/guest/results.py" run "$dir.part" code=0 why= guest_status="$rc" suite="$suite" kernel=host topology= command= \
 		start="$(date -u -d "@$((start / 1000000))" -Is)" seconds="$((tenths / 10)).$((tenths % 10))" folder="${dir#"$TOP/"}" \
 		repeat="$repeat" >/dev/null
 	rm -rf "$dir"
@@ -143,7 +143,7 @@ lost() {
 	mkdir -p "$1"
 	: >"$1/ktap"
 	[ "$4" != host ] || set -- "${@:1:4}"
-	"$TOP/scripts/results.py" run "$1" code="$EX_USAGE" why="could not run: $2" guest_status=0 suite="$3" kernel="$4" topology="${5:-}" \
+	"$TOP/scripts/guest/results.py" run "$1" code="$EX_USAGE" why="could not run: $2" guest_status=0 suite="$3" kernel="$4" topology="${5:-}" \
 		command="${5:+/suites/$3/run ${*:6}}" start="$(date -u -Is)" folder="${1#"$TOP/"}" >/dev/null
 }
 
@@ -154,7 +154,7 @@ most_repeated=5
 inputs_id() {
 	{
 		bench_id
-		cat "$TOP/scripts/test.sh"
+		cat "$TOP/scripts/guest/test.sh"
 		echo "$*" "${summary##*/}"
 		[ "$2" = host ] || cat "$BUILD/kernels/$2/stamp" "$BUILD/kernels/$2/guest-modules.stamp"
 	} | sha256sum | cut -c -64
@@ -168,7 +168,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 		return
 	fi
 	rm -rf "$dir" "$dir.first"
-	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
+	"$TOP/scripts/guest/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
 	# A run that passed, or could not start, is not repeated.
 	[ "$rc" -ne 0 ] && [ "$rc" -ne "$EX_USAGE" ] || return "$rc"
 	: >"$tmp/failed.$BASHPID"
@@ -179,12 +179,12 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	}
 	echo "    once more:"
 	mv "$dir" "$dir.first"
-	"$TOP/scripts/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || true
+	"$TOP/scripts/guest/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || true
 	[ -f "$dir/results.json" ] || {
 		mv "$dir.first" "$dir"
 		return "$rc"
 	}
-	rc=$("$TOP/scripts/results.py" repeated "$dir" "$dir.first") || {
+	rc=$("$TOP/scripts/guest/results.py" repeated "$dir" "$dir.first") || {
 		# Without results the run counts as one that could not start. The results of the second run alone must not count.
 		rm "$dir/results.json"
 		return "$EX_USAGE"
@@ -267,7 +267,7 @@ for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 		old=$(folder "$suite" "${words[@]}") new=$(folder "$suite" "${others[@]}")
 		# Compare only runs of this call.
 		if wanted "$old" "${folders[*]}" && wanted "$new" "${folders[*]}"; then
-			check "same-result.$suite" "$TOP/scripts/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
+			check "same-result.$suite" "$TOP/scripts/guest/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
 		fi
 	done < <(rows "$suites/$suite/same")
 done
@@ -282,13 +282,13 @@ if [ $n -gt 0 ]; then
 fi
 
 rc=0
-"$TOP/scripts/results.py" summary "$summary" "${folders[@]}" >"$tmp/summary" || rc=$?
+"$TOP/scripts/guest/results.py" summary "$summary" "${folders[@]}" >"$tmp/summary" || rc=$?
 ln -sfn "$(basename "$summary")" "$TOP/results/latest"
 sed 1d "$BUILD/times" | sort -k 1,1nr >"$summary/times.txt"
 step "what took longest, in seconds (all: results/latest/times.txt)"
 head -n 10 "$summary/times.txt" | sed 's/^/    /' | expand -t 12 >&2
 [ $broken -eq 0 ] || rc=$EX_USAGE
-page=$("$TOP/scripts/report.py") || rc=$EX_USAGE
+page=$("$TOP/scripts/guest/report.py") || rc=$EX_USAGE
 [ -z "$page" ] || step "as a page: $page"
 [ $rc -eq 0 ] || step "exit $rc (make itself: 2). What failed: results/latest/results.json names the folders"
 cat "$tmp/summary"

@@ -8,7 +8,7 @@
 # and the given FRAGMENT files. kconfig silently drops symbols that it cannot set. If a
 # symbol differs, the script lists it, and does not change OUTDIR/.config.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 
 arguments 3 99 '' "$@"
 kernel=$1 src=$2 out=$3

@@ -13,7 +13,7 @@
 # --dry-run writes the configuration, checks it, names what is missing to build, and
 # stops.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 1 --dry-run "$@"
 dry=$opted
 [ -z "$dry" ] || shift

@@ -12,7 +12,7 @@
 # Cover letters (0000-cover-letter.patch) do not change.
 set -euo pipefail
 export LC_ALL=C
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 . "$(dirname "$0")/series.sh"
 arguments 0 0 '' "$@"
 

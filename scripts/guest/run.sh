@@ -10,7 +10,7 @@
 # (README.md explains all of them). TOPOLOGIES replaces the topologies of the lists.
 # Passes if each line is what the file of its topology (selftests/topologies) expects.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 tables=("table runs p2p-table")
 [ "${1:-}" != demo ] || {
 	tables=("e2e demo demo-table" "gpus demo gpus-table")
@@ -30,13 +30,13 @@ for entry in "${tables[@]}"; do
 			for (i = 1; i <= n; i++) { $2 = name[i]; print } }' "$list" >"$tmp/runs"
 		list=$tmp/runs
 	}
-	LIST=$list attend "$TOP/scripts/test.sh" "$suite" >/dev/null || rc=$?
+	LIST=$list attend "$TOP/scripts/guest/test.sh" "$suite" >/dev/null || rc=$?
 	[ $rc -le "$EX_FAIL" ] || exit $rc
 
 	mapfile -t dirs < <(sed 's/#.*//; /^$/d' "$list" | while read -r kernel topology args; do
 		results_dir "$kernel" "$topology" "$suite" "$args"
 	done)
 	[ "$entry" = "${tables[0]}" ] || echo
-	"$TOP/scripts/results.py" table "$table" "${dirs[@]}" || rc=$EX_FAIL
+	"$TOP/scripts/guest/results.py" table "$table" "${dirs[@]}" || rc=$EX_FAIL
 done
 exit $rc

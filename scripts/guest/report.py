@@ -26,7 +26,7 @@ MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
 # The devices of a picture are QEMU's. These suites have models in their place.
 MODELS = {"mlx5": {"edu": "ConnectX"}, "nouveau": {"ivshmem": "GP100"}, "xe": {"ivshmem": "Battlemage"},
           "e2e": {"edu": "ConnectX", "ivshmem": "GP100"}, "gpus": {"edu": "Battlemage", "ivshmem": "GP100"}}
-# The colours of the pictures (scripts/topology.py) become those of the page, which has a dark mode.
+# The colours of the pictures (scripts/guest/topology.py) become those of the page, which has a dark mode.
 COLOURS = {"#1f2328": "currentColor", "#ffffff": "var(--paper)", "#f6f8fa": "var(--soft)", "#eaeef2": "var(--soft)", "#8c959f": "var(--skip)",
            "#1a7f37": "var(--pass)", "#0969da": "var(--p2p)", "#bc4c00": "var(--moved)", "#cf222e": "var(--fail)", "#ddf4ff": "var(--blue)",
            "#fff8c5": "var(--yellow)", "#fbefff": "var(--violet)", "#ffebe9": "var(--red)"}

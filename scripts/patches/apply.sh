@@ -19,7 +19,7 @@
 # If only some series are applied, the context of a patch may differ from that of
 # your tree, because it has changes of another series. git am then merges (--3way).
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 arguments 0 0 '' "$@"
 
 dir=${KERNEL_TREE:-}

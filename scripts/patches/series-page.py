@@ -11,7 +11,9 @@ Both are made from patches/series, patches/needs, scripts/checks/trees and the p
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "guest"))
 from common import FAIL, PATCHES, TOP, die, help_or_usage
 from topology import FONT, INK, LINE, PAPER, digest, draw
 

@@ -9,12 +9,12 @@
 # that changed are applied again. Work in build/tree that is not in patches/ is never
 # discarded. If a patch does not apply, the tree has the patches before it.
 set -euo pipefail
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../common.sh"
 . "$(dirname "$0")/series.sh"
 arguments 0 0 '' "$@"
 
 base=$BUILD/base
-[ -d "$base/.git" ] || die "no build/base: run make tree, which first runs scripts/base.sh"
+[ -d "$base/.git" ] || die "no build/base: run make tree, which first runs scripts/build/base.sh"
 [ -f "$PATCHES/series" ] || die "no $PATCHES/series"
 base_commit=$(kgit "$base" rev-parse HEAD)
 

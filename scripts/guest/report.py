@@ -117,7 +117,7 @@ class Page:
         # The figures of an earlier `make` or `make demo` of the same base and patches
         known = {(self.latest / run["folder"]).resolve() for run in self.runs}
         versions = {(run.get("base"), run.get("series")) for run in self.runs}
-        earlier = [path.parent for suite in ("table", "e2e") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
+        earlier = [path.parent for suite in ("table", "e2e", "gpus") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
         self.earlier = [{**json.loads((path / "results.json").read_text()), "folder": path} for path in earlier
                         if path.resolve() not in known and not path.name.endswith(".first")]
         self.earlier = [run for run in self.earlier if (run.get("base"), run.get("series")) in versions or
@@ -191,17 +191,23 @@ class Page:
                    f'<div class="cards">{"".join(others)}</div></details>' if others else "")) if names else ""
 
     def demo(self):
-        rows, copied = [], {}
-        for run, test, row in self.rows("demo-table"):
-            kind = test["status"].lower()
+        copied = {}
+        for run, _, row in self.rows("demo-table"):
             copied.setdefault(run["topology"], {})[row["flag"]] = int(row["copied"])
-            what = re.sub("([:,])", r"\1<wbr>", text(" ".join([run["kernel"], *run["command"].split()[1:]])))
-            rows.append([text(run["topology"]), self.log(run, what), *(text(row[key]) for key in ("flag", "turns", "ops", "p2p")),
-                         text(f'{row["vram"]} of {row["pages"]}'),
-                         *(text(row[key]) for key in ("migrated", "copied", "data")),
-                         f'<span class="{kind}">{MARKS[kind]} {"yes" if kind == "pass" else "NO"}</span>'])
+
+        def cells(kind, *keys):
+            for run, test, row in self.rows(kind):
+                mark = test["status"].lower()
+                row["in VRAM"] = f'{row["vram"]} of {row["pages"]}'
+                what = re.sub("([:,])", r"\1<wbr>", text(" ".join([run["kernel"], *run["command"].split()[1:]])))
+                yield [text(run["topology"]), self.log(run, what), *(text(row[key]) for key in keys),
+                       f'<span class="{mark}">{MARKS[mark]} {"yes" if mark == "pass" else "NO"}</span>']
+        rows = list(cells("demo-table", "flag", "turns", "ops", "p2p", "in VRAM", "migrated", "copied", "data"))
+        two = list(cells("gpus-table", "gpu", "owner", "read", "written", "in VRAM", "copied", "data"))
+        gpus = "<h2>Two GPUs</h2>\n<p>The GPU of one driver, a model of a Battlemage or of a GP100, reads and writes memory that is in VRAM of another driver.</p>\n" + table(
+            ["topology", "run", "GPU", "VRAM of", "bytes read", "bytes written", "pages in VRAM", "bytes copied", "data", "expected"], two) if two else ""
         if not rows:
-            return ""
+            return gpus
         bars = ""
         for name, of in copied.items():
             if of.keys() == {"no", "yes"}:
@@ -215,7 +221,7 @@ class Page:
                 "in video memory (VRAM). Migrated pages went to RAM, and the program moved them back for the next turn of the GPU. The copy "
                 "engine of the GPU copied the bytes both ways. Without the P2P flag the kernel does what it does today.</p>\n"
                 + table(["topology", "run", "P2P flag", "turns", "RDMA operations", "P2P bytes", "pages in VRAM", "pages migrated", "bytes copied",
-                         "data", "expected"], rows))
+                         "data", "expected"], rows) + gpus)
 
     def matrix(self):
         suites = sorted({run["suite"] for run in self.runs})

@@ -5,10 +5,7 @@
  * the process.
  */
 #include "nouveau.h"
-
-#include <linux/userfaultfd.h>
-#include <poll.h>
-#include <sys/syscall.h>
+#include "pager.h"
 
 FIXTURE(process)
 {
@@ -124,58 +121,6 @@ TEST_F(process, remapped_huge_askew)
 
 /* ---- userfaultfd ---- */
 
-struct pager {
-	int fd, missing, protect;
-	char *mem;
-	size_t unit;		/* bytes that it unprotects at a time */
-};
-
-static void *serve(void *arg)
-{
-	struct pager *p = arg;
-	struct pollfd wait = { .fd = p->fd, .events = POLLIN };
-	static char page[PAGE] __attribute__((aligned(PAGE)));
-	struct uffd_msg m;
-
-	while (poll(&wait, 1, -1) == 1 && read(p->fd, &m, sizeof(m)) == sizeof(m)) {
-		uint64_t at = m.arg.pagefault.address & ~(p->unit - 1);
-
-		if (m.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP) {
-			p->protect++;
-			ioctl(p->fd, UFFDIO_WRITEPROTECT,
-			      &(struct uffdio_writeprotect){ { at, p->unit }, 0 });
-			continue;
-		}
-		p->missing++;
-		at = m.arg.pagefault.address & ~(PAGE - 1);
-		fill(page, PAGE, (at - (uintptr_t)p->mem) / PAGE);
-		ioctl(p->fd, UFFDIO_COPY,
-		      &(struct uffdio_copy){ .dst = at, .src = (uintptr_t)page, .len = PAGE });
-	}
-	return NULL;
-}
-
-static bool userfault(struct pager *p, char *mem, size_t size, size_t unit, pthread_t *thread)
-{
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register r = {
-		.range = { (uintptr_t)mem, size },
-		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP,
-	};
-
-	*p = (struct pager){ .fd = syscall(SYS_userfaultfd, O_CLOEXEC), .mem = mem, .unit = unit };
-	return p->fd >= 0 && !ioctl(p->fd, UFFDIO_API, &api) &&
-	       !ioctl(p->fd, UFFDIO_REGISTER, &r) &&
-	       (!thread || !pthread_create(thread, NULL, serve, p));
-}
-
-static int protect(struct pager *p, char *mem, size_t size)
-{
-	return ioctl(p->fd, UFFDIO_WRITEPROTECT,
-		     &(struct uffdio_writeprotect){ { (uintptr_t)mem, size },
-						    UFFDIO_WRITEPROTECT_MODE_WP });
-}
-
 /*
  * The process itself provides the pages. A fault of the GPU waits for them. A missing page does not
  * move, because VRAM would get zeroes instead of the data of the process.
@@ -218,7 +163,7 @@ static void write_protected(struct __test_metadata *_metadata, struct gpu *g, ch
 			ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 		if (i == 1)	/* the GPU can write it now */
 			ASSERT_EQ(gpu(g, DOOR_STORE, mem + PAGE, 4), DOOR_DONE);
-		ASSERT_EQ(protect(&p, mem, size), 0);
+		ASSERT_EQ(write_protect(&p, mem, size), 0);
 		if (i == 2)	/* it moves as it is */
 			ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
 		ASSERT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "pager.h"
 #include "peer.h"
 
 /* ---- memory ---- */
@@ -562,6 +563,61 @@ TEST_F(process, killed_in_fault)
 	killed(_metadata, &self->gpu, true);
 }
 
+/* A fault of the GPU waits for the page of the pager. A page that is missing does not move. */
+TEST_F(process, userfault_missing)
+{
+	struct gpu *g = &self->gpu;
+	char *mem = map(8 * PAGE, MADV_NOHUGEPAGE);
+	struct pager p;
+	pthread_t thread;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	ASSERT_TRUE(userfault(&p, mem, 8 * PAGE, PAGE, &thread));
+	ASSERT_EQ(gpu_store(g, mem + 3 * PAGE, 4711), 0);
+	EXPECT_EQ(p.missing, 1);
+	EXPECT_EQ(*(uint32_t *)(mem + 3 * PAGE), 4711);
+	for (int i = 0; i < 8; i++)
+		EXPECT_EQ(wrong(mem + i * PAGE, PAGE, i), i == 3);
+	EXPECT_EQ(p.missing, 8);
+	EXPECT_EQ(p.protect, 0);
+}
+
+/*
+ * A store of the GPU to write-protected memory in VRAM waits until the pager allows it. xe needs
+ * write access to the whole range, for a load, too.
+ */
+static void write_protected(struct __test_metadata *_metadata, struct gpu *g, char *mem,
+			    size_t size, size_t unit)
+{
+	size_t n = size / PAGE;
+	struct pager p;
+	pthread_t thread;
+
+	fill(mem, size, 1);
+	ASSERT_TRUE(userfault(&p, mem, size, unit, &thread));
+	ASSERT_EQ(to_vram(g, mem, size), 0);
+	ASSERT_EQ(pages_in_vram(mem, n), n);
+	/* The GPU can write it before. */
+	ASSERT_EQ(gpu_store(g, mem + PAGE, 4711), 0);
+	EXPECT_EQ(p.protect, 0);
+	ASSERT_EQ(write_protect(&p, mem, size), 0);
+	ASSERT_EQ(gpu_store(g, mem + PAGE, pattern(PAGE / 4, 1)), 0);
+	EXPECT_GT(p.protect, 0);
+	EXPECT_EQ(wrong(mem, size, 1), 0);
+	EXPECT_EQ(p.missing, 0);
+}
+
+TEST_F(process, userfault_protected)
+{
+	write_protected(_metadata, &self->gpu, map(NPAGES * PAGE, MADV_NOHUGEPAGE), NPAGES * PAGE,
+			PAGE);
+}
+
+TEST_F(process, userfault_protected_huge)
+{
+	write_protected(_metadata, &self->gpu, self->huge, HUGE, HUGE);
+}
+
 /* ---- more memory than there is VRAM ---- */
 
 #define FULL	(1200UL << 20)
@@ -641,6 +697,43 @@ TEST_F_TIMEOUT(sleep, machine, 120)
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
 	ASSERT_EQ(gpu_store(g, g->mem, 1), 0);
+}
+
+/* Does the device have this runtime_status, at the latest after so many seconds? */
+static bool has_status(const char *bdf, const char *wanted, int seconds)
+{
+	char path[80], status[16];
+	int fd, n;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/power/runtime_status", bdf);
+	for (int i = 0; i <= seconds * 10; i++) {
+		fd = open(path, O_RDONLY);
+		n = read(fd, status, sizeof(status) - 1);
+		close(fd);
+		if (n > 0 && !strncmp(status, wanted, strlen(wanted)))
+			return true;
+		pause_ms(100);
+	}
+	return false;
+}
+
+/* An idle device sleeps, but not while there is memory in VRAM, which peers may reach. */
+TEST_F_TIMEOUT(sleep, device, 120)
+{
+	struct gpu *g = &self->gpu;
+	char bdf[BDF_SIZE];
+
+	ASSERT_TRUE(gpu_bdf(0, bdf));
+	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	close(g->drm);
+	munmap((void *)g->door, DOOR_SIZE);
+	EXPECT_FALSE(has_status(bdf, "suspended", 4));
+	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
+	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
+	EXPECT_TRUE(has_status(bdf, "suspended", 20));
+	ASSERT_TRUE(open_gpu(g));
+	EXPECT_TRUE(has_status(bdf, "active", 0));
+	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
 }
 
 /* ---- unbinding ---- */

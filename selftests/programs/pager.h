@@ -40,7 +40,8 @@ static inline void *serve(void *arg)
 	return NULL;
 }
 
-static inline bool userfault(struct pager *p, char *mem, size_t size, size_t unit, pthread_t *thread)
+static inline bool userfault(struct pager *p, char *mem, size_t size, size_t unit,
+			     pthread_t *thread)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = {

@@ -13,8 +13,8 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 # A typo such as SUITE=hmm would run everything.
-KNOWN := ACCEL BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILES FRESH JOBS KERNELS KERNEL_TREE LIST MUTANTS N \
-	NAME NO_DEPS NVIDIA_SOURCE O REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
+KNOWN := ACCEL B4 BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILES FRESH HMM_P2P_CACHE JOBS KCIDB_ORIGIN KERNELS KERNEL_TREE LIST MUTANTS N \
+	NAME NO_DEPS NVIDIA_SOURCE O QEMU REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
 UNKNOWN := $(filter-out $(KNOWN),$(foreach word,$(MAKEOVERRIDES),$(if $(findstring =,$(word)),$(firstword $(subst =, ,$(word))))))
 ifneq ($(strip $(UNKNOWN)),)
 $(error $(UNKNOWN): no such variable. There are: $(KNOWN))
@@ -47,7 +47,7 @@ check-self: names tree ## run the checks only on inputs that they must reject
 mutants: names tree ## break the patches; which test notices? [MUTANTS="..."]
 	@scripts/guest/mutants.py $(MUTANTS)
 
-mutants-sample: tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
+mutants-sample: names tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
 	@scripts/guest/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## measure in guest instructions what the patches cost
@@ -154,5 +154,5 @@ list: ## print the names of suites, topologies, kernels, checks
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
-	@echo 'More: scripts/NAME.sh --help. If one fails, make prints "Error N", and exits'
+	@echo 'More: scripts/*/NAME --help. If one fails, make prints "Error N", and exits'
 	@echo 'with 2. N is the exit code of its script (scripts/README.md, "Exit codes").'

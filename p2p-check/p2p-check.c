@@ -83,8 +83,8 @@ static const struct known {
 
 /* What the exporters of patches/ are, by their ids. */
 static const struct known exporters[] = {
-	{ 0x8086, 0xe202, 0xe223, "xe with shared virtual memory (DRM_XE_PAGEMAP)" },
-	{ 0x8086, 0x0b69, 0x0be5, "xe with shared virtual memory (DRM_XE_PAGEMAP)" },
+	{ 0x8086, 0xe202, 0xe223, "xe with xe.svm_p2p=1 and DRM_XE_PAGEMAP" },
+	{ 0x8086, 0x0b69, 0x0be5, "xe with xe.svm_p2p=1 and DRM_XE_PAGEMAP" },
 	{ 0x10de, 0x1580, 0x15ff, "nouveau with nouveau.svm_p2p=1" },
 	{ 0x10de, 0x1b00, 0x1d7f, "nouveau with nouveau.svm_p2p=1" },
 	{ 0x10de, 0x0000, 0xffff,

@@ -63,6 +63,10 @@ wrong < <(for text in "${texts[@]}"; do
 		[ -e "$(dirname "$text")/$link" ] || echo "$text links to $link, which is not there"
 	done
 done)
+# Paths of scripts that have moved
+wrong < <(git grep -ohE 'scripts/[a-z/-]+\.(sh|py)' -- ':!patches/*/*' ':!selftests/self/checks' | sort -u | while read -r path; do
+	[ -e "$path" ] || [ -z "$(find scripts -name "${path##*/}")" ] || echo "a file names $path, which has moved"
+done)
 # Numbers: those that a command prints, the tables that make prints, and the patches that notes name by their number.
 declare -i figures=0
 while IFS=$'\t' read -r file pattern command; do

@@ -290,7 +290,7 @@ bench_id() {
 	{
 		(cd "$TOP" && find scripts selftests p2p-check kernel-config patches/BASE -type f -print0 | LC_ALL=C sort -z | grep -zvE \
 			-e '^scripts/((check|check-scripts|clean|container|deps|list|new)[.]|figures|checks/|patches/)' \
-			-e '^scripts/build/(base|deb|packages|tar-to-git)' -e '^scripts/guest/(bench|mutants|report|run|test|topology)[.]' \
+			-e '^scripts/build/((base|deb|tar-to-git)[.]|packages)' -e '^scripts/guest/(bench|mutants|report|run|test|topology)[.]' \
 			-e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version

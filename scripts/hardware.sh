@@ -212,7 +212,7 @@ check_config() {
 check_path() {
 	local program text rc=0
 	program=$(find_p2p_check) || {
-		note "p2p-check is not built (make p2p-check): nobody knows whether the two devices reach each other"
+		note "p2p-check is not built (make p2p-check): so it is not known whether the two devices reach each other"
 		return
 	}
 	[ -n "$GPU" ] && [ -n "$NIC" ] || return 0

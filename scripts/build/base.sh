@@ -31,7 +31,7 @@ import() {
 	[ "$sum" = "$sha256" ] ||
 		die "$1: its checksum is $sum, but patches/BASE has $sha256: remove the file, or name the right one"
 	kgit "$tmp" init -q --bare import.git
-	"$TOP/scripts/tar-to-git.py" "$1" "$version" |
+	"$TOP/scripts/build/tar-to-git.py" "$1" "$version" |
 		kgit "$tmp/import.git" fast-import --quiet | sed 's/^progress/  imported/' >&2
 	[ "$(kgit "$tmp/import.git" rev-parse base)" = "$commit" ] ||
 		die "the import of $1 is not commit $commit of patches/BASE"

@@ -232,7 +232,7 @@ done
 
 already=
 [ "$list" != soak ] || already=", ${#before[@]} of them done before"
-step "${#todo[@]} runs$already, QEMU with TCG (no KVM), $jobs side by side"
+step "${#todo[@]} runs$already, QEMU with ${ACCEL:-TCG (no KVM)}, $jobs side by side"
 for n in "${!todo[@]}"; do
 	[ -z "${before[n]:-}" ] || continue
 	[ ${#running[@]} -lt "$jobs" ] || finish

@@ -15,7 +15,7 @@ engine=$(command -v podman || command -v docker) || die "neither podman nor dock
 step "container: building the image hmm-p2p with $engine (the first time it installs about 2 GB)"
 "$engine" build -q -t hmm-p2p -f "$TOP/Containerfile" "$TOP" >/dev/null || die "$engine could not build the image"
 mkdir -p "$CACHE"
-run=(run --rm -v "$TOP:/hmm-p2p" -v "$CACHE:/cache" -e HMM_P2P_CACHE=/cache)
+run=(run --rm --security-opt label=disable -v "$TOP:/hmm-p2p" -v "$CACHE:/cache" -e HMM_P2P_CACHE=/cache)
 [ -z "${KERNEL_TREE:-}" ] || run+=(-v "$(realpath "$KERNEL_TREE"):/kernel-tree" -e KERNEL_TREE=/kernel-tree)
 [ ! -t 0 ] || run+=(-it)
 exec "$engine" "${run[@]}" hmm-p2p "${@:-bash}"

@@ -35,22 +35,6 @@ static bool driver(const char *name, const char *bdf, const char *verb)
 	return write_file(path, bdf);
 }
 
-/* Where BAR 1 is, as the CPU and as peers see it: in these guests both are the same. */
-static bool bar1(const char *bdf, uint64_t *start, uint64_t *end)
-{
-	char path[96];
-	bool good;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", bdf);
-	f = fopen(path, "r");
-	if (!f)
-		return false;
-	good = fscanf(f, "%*x %*x %*x %lx %lx", start, end) == 2;
-	fclose(f);
-	return good;
-}
-
 static bool open_nouveau(struct nouveau *n)
 {
 	struct drm_nouveau_svm_init i = { (uintptr_t)HOLE, HOLE_SIZE };
@@ -144,7 +128,7 @@ FIXTURE_SETUP(gpus)
 
 	ASSERT_TRUE(open_gpu(&self->xe));
 	ASSERT_TRUE(open_nouveau(&self->nouveau));
-	ASSERT_TRUE(bar1(self->nouveau.bdf, &self->xe.peer, &self->xe.peer_end));
+	ASSERT_TRUE(find_bar(self->nouveau.bdf, 1, &self->xe.peer, &self->xe.peer_end));
 	self->reached = verdict && strcmp(verdict, "none");
 	self->mem = self->xe.mem;
 	self->size = NPAGES * PAGE;

@@ -31,22 +31,6 @@ FIXTURE_VARIANT_ADD(pair, second)
 	.owner = 1,
 };
 
-/* Where BAR 2 is, as the CPU and as peers see it: in these guests both are the same. */
-static bool bar2(const char *bdf, uint64_t *start, uint64_t *end)
-{
-	char path[96];
-	bool good;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", bdf);
-	f = fopen(path, "r");
-	if (!f)
-		return false;
-	good = fscanf(f, "%*x %*x %*x %*x %*x %*x %lx %lx", start, end) == 2;
-	fclose(f);
-	return good;
-}
-
 /* Return: 0, or -ENOLINK if the other GPU does not reach all of the VRAM of the owner. */
 static int prefer_owner(FIXTURE_DATA(pair) *self, void *mem, size_t size)
 {
@@ -73,7 +57,7 @@ FIXTURE_SETUP(pair)
 	for (int i = 0; i < 2; i++)
 		ASSERT_TRUE(open_gpu(&self->gpu[i]));
 	ASSERT_TRUE(gpu_bdf(self->owner->which, bdf));
-	ASSERT_TRUE(bar2(bdf, &self->other->peer, &self->other->peer_end));
+	ASSERT_TRUE(find_bar(bdf, 2, &self->other->peer, &self->other->peer_end));
 	self->shared = verdict && strcmp(verdict, "none") && !self->owner->hidden;
 	self->mem = self->owner->mem;
 	self->size = NPAGES * PAGE;

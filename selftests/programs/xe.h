@@ -111,6 +111,23 @@ static inline bool gpu_bdf(unsigned int which, char *bdf)
 	return there;
 }
 
+/* Where a BAR is, as the CPU and as peers see it: in these guests both are the same. */
+static inline bool find_bar(const char *bdf, int bar, uint64_t *start, uint64_t *end)
+{
+	char path[96];
+	bool good = true;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource", bdf);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	for (int i = 0; i <= bar; i++)
+		good &= fscanf(f, "%lx %lx %*x", start, end) == 2;
+	fclose(f);
+	return good;
+}
+
 static inline bool query(struct gpu *self, uint32_t what, void *answer, size_t room)
 {
 	struct drm_xe_device_query q = { .query = what };

@@ -294,7 +294,7 @@ bench_id() {
 			-e '^selftests/(mutants|pictures|self)/' -e '/(runs|soak|demo)$' -e /__pycache__/ |
 			xargs -0 sha256sum)
 		gcc --version
-		"${QEMU:-qemu-system-x86_64}" --version
+		"$("$TOP/scripts/build/tool.sh" qemu)" --version
 	} | sha256sum | cut -c -64
 }
 

@@ -25,7 +25,6 @@
 #             result; see this file of the suite hmm
 #   icount    first arguments of runs that get virtual time, one per line; see
 #             vm.sh --help
-#   qemu      runs that need a newer QEMU: first argument, oldest major version
 #   debian    packages of the Debian root of its guests, one per line
 #   manifest  contents of its guests, in place of selftests/guest/manifest
 #   importer, exporter
@@ -88,16 +87,8 @@ done
 	exit
 }
 
-# Download a newer QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
-while read -r version; do
-	"$TOP/scripts/build/tool.sh" qemu "$version" >/dev/null
-done < <(printf '%s\n' "${todo[@]}" | while read -r suite kernel topology args; do
-	[ "$kernel" != host ] || continue
-	sed -n 's/^qemu=//p' "$TOP/selftests/topologies/$topology"
-	{ [ ! -x "$suites/$suite/importer" ] && [ ! -x "$suites/$suite/exporter" ]; } || echo 11
-	# shellcheck disable=SC2086 # words
-	run_word qemu "$suite" $args || true
-done | sort -u)
+# Download QEMU and the Debian root of a suite now. If that fails, it fails before an hour of tests.
+"$TOP/scripts/build/tool.sh" qemu >/dev/null
 while read -r suite; do
 	[ ! -f "$suites/$suite/debian" ] || "$TOP/scripts/build/debian-root.sh" "$suites/$suite/debian" >/dev/null
 done < <(printf '%s\n' "${todo[@]}" | awk '$2 != "host" { print $1 }' | sort -u)

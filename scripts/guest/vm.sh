@@ -20,12 +20,10 @@
 #   icount    lists first arguments of COMMAND. Such a run gets one processor and
 #             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
 #             line (default: 3)
-#   qemu      lists first arguments of COMMAND and the oldest major version of QEMU for
-#             them. scripts/build/tool.sh downloads it if necessary
 #   importer, exporter
 #             programs that replace each importer (edu) or exporter of the topology. A
 #             program gets a socket and the arguments of the run. On the socket it must
-#             be a PCI device for QEMU 11 (vfio-user). Its output goes to importer0.log
+#             be a PCI device for QEMU (vfio-user). Its output goes to importer0.log
 #             and so on. If it fails, the run fails
 #
 # The guest can send QMP commands to QEMU: it writes "monitor: device_del ID" to
@@ -48,13 +46,12 @@ topology() {
 	local key value exporters=0 importers=0 backing=ram
 	# Memory that another process can access has to be a file.
 	[ -z "$importer$exporter" ] || backing=memfd
-	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no qemu_least=0
+	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no
 	qemu_devices=()
 	while IFS='=' read -r key value || [ -n "$key" ]; do
 		case $key in
 		'' | '#'*) ;;
 		description | cpu | memory | verdict | data | shape | bar | dma_bits | masked) printf -v "$key" %s "$value" ;;
-		qemu) qemu_least=$value ;;
 		append) append+=" $value" ;;
 		device)
 			# Without caching-mode a device in another process is not told what the IOMMU maps.
@@ -88,7 +85,6 @@ topology() {
 	must_be "$1" bar "$bar" '[0-9]+[MG]'
 	must_be "$1" dma_bits "$dma_bits" '[0-9]+'
 	must_be "$1" masked "$masked" 'yes|no'
-	must_be "$1" qemu "$qemu_least" '[0-9]+'
 }
 
 # vfio_user ID VALUE: add a device that is a process of its own
@@ -199,7 +195,7 @@ EOF
 }
 
 setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
-	local file=$TOP/selftests/topologies/$2 least shift
+	local file=$TOP/selftests/topologies/$2 shift
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
 	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
@@ -215,8 +211,6 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 		trap 'rm -rf "$socket_dir"' EXIT
 	fi
 	topology "$file"
-	[ ${#sockets[@]} -eq 0 ] || [ "$qemu_least" -ge 11 ] || qemu_least=11
-	! least=$(run_word qemu "$suite" "${@:4}") || [ "$qemu_least" -ge "$least" ] || qemu_least=$least
 	icount='' accel=${ACCEL:-tcg} accel_words='TCG (no KVM)'
 	! shift=$(run_word icount "$suite" "${@:4}") || icount=${shift:-3}
 	# Virtual time exists only with TCG.
@@ -229,9 +223,7 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 		;;
 	*) die "ACCEL=$accel: must be tcg or kvm" ;;
 	esac
-	qemu_binary=${QEMU:-qemu-system-x86_64}
-	[ "$qemu_least" -eq 0 ] || qemu_binary=$("$TOP/scripts/build/tool.sh" qemu "$qemu_least")
-	command -v "$qemu_binary" >/dev/null || die "no $qemu_binary: apt-get install qemu-system-x86"
+	qemu_binary=$("$TOP/scripts/build/tool.sh" qemu)
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
 		die "$qemu_binary --version fails"
 	local list=$TOP/selftests/suites/$suite/debian

@@ -1438,4 +1438,61 @@ TEST_F_TIMEOUT(copy, back_fails, 120)
 	EXPECT_TRUE(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
 }
 
+/* ---- the GPU falls off the bus ---- */
+
+FIXTURE(gone)
+{
+	struct gpu gpu;
+	char bdf[BDF_SIZE];
+};
+
+FIXTURE_SETUP(gone)
+{
+	ASSERT_TRUE(gpu_bdf(0, self->bdf));
+	ASSERT_TRUE(open_gpu(&self->gpu));
+}
+
+FIXTURE_TEARDOWN(gone)
+{
+	close_gpu(_metadata, &self->gpu);
+}
+
+/*
+ * Each register reads as all ones. A process that needs data in VRAM gets SIGBUS and no other data.
+ * Data in RAM are as they were. The driver can be unbound, and after a reset the GPU works again.
+ */
+TEST_F_TIMEOUT(gone, with_pages, 300)
+{
+	char *ram = map(NPAGES * PAGE, MADV_NOHUGEPAGE), path[64];
+	struct gpu *g = &self->gpu;
+	int status;
+	pid_t child;
+
+	ASSERT_NE(ram, MAP_FAILED);
+	fill(ram, NPAGES * PAGE, 3);
+	ASSERT_EQ(to_vram(g, g->mem, NPAGES * PAGE), 0);
+	put(g->door, DOOR_GONE, 1);
+
+	child = fork();
+	ASSERT_GE(child, 0);
+	if (!child)
+		_exit(word(g->mem) != pattern(0, 1));
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+	to_vram(g, ram, NPAGES * PAGE);
+	EXPECT_EQ(pages_in_vram(ram, NPAGES), 0);
+	EXPECT_EQ(wrong(ram, NPAGES * PAGE, 3), 0);
+
+	munmap(g->mem, NPAGES * PAGE);
+	munmap(ram, NPAGES * PAGE);
+	close_drm(g);
+	munmap((void *)g->door, DOOR_SIZE);
+	ASSERT_TRUE(driver(self->bdf, "unbind"));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/reset", self->bdf);
+	ASSERT_TRUE(write_file(path, "1"));
+	ASSERT_TRUE(driver(self->bdf, "bind"));
+	ASSERT_TRUE(open_gpu(g));
+	there_and_back(_metadata, g, g->mem, NPAGES * PAGE);
+}
+
 TEST_HARNESS_MAIN

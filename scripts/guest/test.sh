@@ -106,7 +106,8 @@ set -m
 for kernel in normal feature unpatched; do
 	[ ! -f "$BUILD/kernels/$kernel/stamp" ] || break
 done
-summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
+summary=$TOP/results/$(base_field version)
+[ ! -f "$BUILD/kernels/$kernel/stamp" ] || summary+=-$(series_id "$kernel")
 
 folder() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	if [ "$2" = host ]; then

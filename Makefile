@@ -13,8 +13,8 @@ unexport BUILD PATCHES MAILS
 export STARTED := $(shell date +%s)
 
 # A typo such as SUITE=hmm would run everything.
-KNOWN := ACCEL B4 BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CI CONFIG DEBUG DRY_RUN FILES FRESH HMM_P2P_CACHE JOBS KCIDB_ORIGIN KERNELS KERNEL_TREE LIST MUTANTS N \
-	NAME NO_DEPS NVIDIA_SOURCE O QEMU REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
+KNOWN := ACCEL B4 BASE BASE_TARBALL BOOTS BOOT_TIMEOUT BRANCH CC CHECKS CONFIG DEBUG DRY_RUN FILES FRESH HMM_P2P_CACHE JOBS KCIDB_ORIGIN KERNELS KERNEL_TREE LIST MUTANTS N \
+	NAME NO_DEPS NVIDIA_SOURCE QEMU REVISION SEED SERIES SILENCE_TIMEOUT SLOWDOWN SUBMITTER SUITES TEST_TIMEOUT TOPOLOGIES TOPOLOGY
 UNKNOWN := $(filter-out $(KNOWN),$(foreach word,$(MAKEOVERRIDES),$(if $(findstring =,$(word)),$(firstword $(subst =, ,$(word))))))
 ifneq ($(strip $(UNKNOWN)),)
 $(error $(UNKNOWN): no such variable. There are: $(KNOWN))
@@ -47,7 +47,9 @@ check-self: names tree ## run the checks only on inputs that they must reject
 mutants: names tree ## break the patches; which test notices? [MUTANTS="..."]
 	@scripts/guest/mutants.py $(MUTANTS)
 
-mutants-sample: names tree ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
+mutants-sample: names ## the same at random: N=40 SEED=1 FILES=mm/hmm.c
+	@scripts/guest/mutants-sample.py --check $(or $(N),40) $(or $(SEED),1) $(FILES)
+	@$(MAKE) tree
 	@scripts/guest/mutants-sample.py $(or $(N),40) $(or $(SEED),1) $(FILES)
 
 bench: kernel-normal kernel-unpatched ## measure in guest instructions what the patches cost
@@ -55,6 +57,7 @@ bench: kernel-normal kernel-unpatched ## measure in guest instructions what the 
 
 # -k: also run the tests if mutants survive.
 soak: names ## mutants and long tests; continues [FRESH=1: does not]
+	@LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)" >/dev/null
 	@$(MAKE) -k mutants soak-runs
 
 soak-runs: names
@@ -111,6 +114,12 @@ kernel-kcsan: tree
 
 kernel-unpatched: base
 	@scripts/build/kernel.sh build unpatched
+
+# Any other name: an error before anything is built, unless kernel-config/kernels has it.
+kernel-%:
+	@KERNELS="$*" scripts/list.sh --check
+	@$(MAKE) tree
+	@scripts/build/kernel.sh build "$*"
 
 base: deps
 	@scripts/build/base.sh

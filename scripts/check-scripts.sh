@@ -9,8 +9,8 @@
 # configuration fragments and package lists are sorted, that the pictures of the
 # topologies and the page of the series (patches/README.md) are up to date, that each
 # topology has a row in the documentation and in the suite hmm, that the numbers of
-# scripts/figures are what their commands print, and that the documentation names no
-# check, suite, mutant, topology, patch or file that does not exist.
+# scripts/figures are what their commands print, and that neither the documentation nor
+# a mutant names a check, suite, mutant, topology, patch or file that does not exist.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 9999 '' "$@"
@@ -90,6 +90,13 @@ wrong < <(for text in MAINTAINERS-notes/*.md; do
 		tr '\n' ' ' <"$patch" | tr -s ' ' | grep -qF -e "${BASH_REMATCH[1]}" || echo "$text: $patch has another subject: $said"
 	done || true
 done)
+# The line "Patch:" of a mutant has the series and subject of a patch.
+wrong < <(grep -hs '^Patch: ' selftests/mutants/*.patch | sort -u | grep -vxFf <(awk 'sub(/^Subject: \[PATCH\] /, "Patch: ") {
+		sub(/ /, " " substr(FILENAME, 9, index(substr(FILENAME, 9), "/") - 1) " ")
+		printf "%s", $0
+		while (getline > 0 && /^ /) printf "%s", $0
+		print ""
+	}' patches/*/*.patch) | sed 's/$/: a line in selftests\/mutants that names no patch/')
 # Each topology has a row in the documentation, and in the runs of a suite.
 for topology in selftests/topologies/[!R]*; do
 	topology=${topology##*/}

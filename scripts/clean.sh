@@ -21,6 +21,6 @@ fi
 rm -rf "$BUILD" "$TOP/results"
 # The cache may be a folder with other files of the user, so only ours are removed.
 if [ -n "$opted" ] && [ -d "$CACHE" ]; then
-	rm -rf "$CACHE"/{*.git,b4,ccache,debian,linux-*,mutants,perftest-*,qemu-*,rdma-core-*,sparse,*.lock}
+	rm -rf "$CACHE"/{*.git,b4,ccache,debian,linux-*,mutants,objects-*,perftest-*,qemu-*,rdma-core-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"
 fi

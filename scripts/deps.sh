@@ -6,7 +6,8 @@
 #
 # The file LIST, by default scripts/build/packages, names the packages. --check installs
 # nothing and fails if a package is missing. With NO_DEPS=1, packages do not matter: it
-# installs nothing, and fails if a program or header in the comments of LIST is missing.
+# installs nothing, and fails if a program or header in the comments of LIST is missing,
+# or if gcc cannot link a static program, or busybox is not static.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 1 --check "$@"
@@ -25,6 +26,11 @@ if [ -n "${NO_DEPS:-}" ]; then
 			[ -e "$program" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null || missing+=("$program ($package)")
 		done
 	done < <(sed -n 's/^\([^#[:space:]]*\)[[:space:]]*#.*: \(.*\)$/\1 \2/p' "$list")
+	# The programs of the guests are static, and so is its busybox.
+	tmp=$(mktemp)
+	trap 'rm -f "$tmp"' EXIT
+	gcc -static -x c -o "$tmp" - <<<'int main(void) { return 0; }' 2>/dev/null || missing+=("static C library for gcc -static (libc6-dev)")
+	! ldd "$(PATH=$PATH:/usr/sbin:/sbin type -P busybox)" >/dev/null 2>&1 || missing+=("busybox that is static (busybox-static)")
 	[ "${#missing[@]}" -eq 0 ] || die "missing (in brackets: the package of Debian): $(IFS=, && echo "${missing[*]}")"
 	exit 0
 fi

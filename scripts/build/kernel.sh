@@ -38,9 +38,12 @@ export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMEST
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 export LC_ALL=C
 
+# objects: how many were built
+objects() { grep -cE '^  (CC|AS|LD|AR) ' "$log" || true; }
+
 # kmake ARG...: run make in $src for $out. The output goes to $log, and a line of progress is printed now and then.
 kmake() {
-	local seconds=0 objects rc=0
+	local seconds=0 rc=0
 	set -m
 	# --pdeathsig: a make that outlives this script would hold the locks. O= is a relative path, a child of the source tree.
 	# kbuild then uses relative paths, and ccache hits in whatever folder the tree is.
@@ -55,10 +58,8 @@ kmake() {
 	while kill -0 "$attended" 2>/dev/null; do
 		sleep 1
 		seconds=$((seconds + 1))
-		[ $((seconds % 20)) -ne 0 ] || {
-			objects=$(grep -cE '^  (CC|AS|LD|AR) ' "$log" || true)
-			step "$kernel: $objects objects, $(tail -n 1 "$log" | cut -c 1-60)"
-		}
+		[ $((seconds % 20)) -ne 0 ] ||
+			step "$kernel: $(objects)${total:+ of about $total} objects, $(tail -n 1 "$log" | cut -c 1-60)"
 	done
 	wait "$attended" || rc=$?
 	attended=
@@ -137,8 +138,13 @@ make_kernel() {
 	! up_to_date || return 0
 
 	need_space "$BUILD" 1
-	local begin
+	local begin total='' record=/dev/null
 	begin=$(date +%s)
+	# The number of objects is known from the last build that began with none.
+	[ -d "$out/kernel" ] || {
+		record=$CACHE/objects-$kernel
+		total=$(cat "$record" 2>/dev/null || true)
+	}
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
 	if [ "$kernel" = feature ]; then
@@ -150,6 +156,7 @@ make_kernel() {
 		kmake bzImage modules
 	fi
 
+	objects >"$record"
 	step "$kernel: installing"
 	new=$tmp/new
 	mkdir "$new"

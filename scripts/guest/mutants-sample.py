@@ -23,6 +23,8 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 for name, default in (("N", 40), ("SEED", 1)):
     parser.add_argument(name, nargs="?", type=int, default=default)
 parser.add_argument("FILE", nargs="*", default=[HOME])
+parser.add_argument("--check", action="store_true", help="only check the arguments")
+SAMPLE = [row for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] != "#"]
 
 def units(lines, added):
     """(first line, last line, text before, text that may change, text after) of each statement or condition with an added line"""
@@ -91,8 +93,7 @@ def noticed(k, runs, results):
     return by
 
 def sample(name, count, seed):
-    runs = [row[1:] for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] == name]
-    runs or die(f"selftests/mutants/sample has no runs for {name}")
+    runs = [row[1:] for row in SAMPLE if row[0] == name]
     same = {tuple(row.split("\t")[:3]) for row in (DATA / "equivalent").read_text().splitlines() if row[:1] not in ("", "#")}
     mutants.unmutate()
     lines, added = (TREE / name).read_text().split("\n")[:-1], set()
@@ -120,6 +121,11 @@ def sample(name, count, seed):
     return killed + equal == len(drawn)
 
 args = parser.parse_args()
+args.N > 0 or die(f"N={args.N}: must be at least 1")
+for name in args.FILE:
+    name in {row[0] for row in SAMPLE} or die(f"selftests/mutants/sample has no runs for {name}; it has: {' '.join(dict.fromkeys(row[0] for row in SAMPLE))}")
+if args.check:
+    sys.exit()
 stop_at_signals()
 mutants.prepare()
 sys.exit(0 if all([sample(name, args.N, args.SEED) for name in args.FILE]) else 1)

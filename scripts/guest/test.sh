@@ -57,6 +57,11 @@ SUITES=$suites_wanted TOPOLOGIES=$topologies_wanted "$TOP/scripts/list.sh" --che
 # rows FILE: its lines without comments, each with single spaces
 rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//; /^$/d' "$1"; }
 
+for suite in $suites_wanted; do
+	[[ $list == */* ]] || [ -f "$suites/$suite/$list" ] || { [ "$list" = runs ] && [ -x "$suites/$suite/host" ]; } ||
+		die "no file selftests/suites/$suite/$list, so there is nothing to run (the suite cost is only for make bench)"
+done
+
 # All runs: suite, and either "host" or kernel, topology and arguments.
 todo=()
 for dir in "$suites"/*/; do
@@ -101,7 +106,8 @@ set -m
 for kernel in normal feature unpatched; do
 	[ ! -f "$BUILD/kernels/$kernel/stamp" ] || break
 done
-summary=$TOP/results/$(base_field version)-$(series_id "$kernel")
+summary=$TOP/results/$(base_field version)
+[ ! -f "$BUILD/kernels/$kernel/stamp" ] || summary+=-$(series_id "$kernel")
 
 folder() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	if [ "$2" = host ]; then

@@ -198,7 +198,10 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	local file=$TOP/selftests/topologies/$2 shift
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
-	[ -f "$kdir/bzImage" ] || die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
+	[ -f "$kdir/bzImage" ] || {
+		KERNELS=$kernel "$TOP/scripts/list.sh" --check || exit
+		die "no kernel $kernel in $BUILD/kernels: run 'make kernel-$kernel' first"
+	}
 	[[ $2 != */* ]] || file=$2
 	{ [ -f "$file" ] && [ "$topology_name" != README ]; } ||
 		die "no topology $2; there are: $(cd "$TOP/selftests/topologies" && echo [!R]*)"

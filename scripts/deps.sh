@@ -2,17 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Install missing Debian packages with apt-get, as root or with sudo.
 #
-# usage: [NO_DEPS=1] deps.sh [--check] [LIST]
+# usage: [NO_DEPS=1] deps.sh [LIST]
 #
-# The file LIST, by default scripts/build/packages, names the packages. --check installs
-# nothing and fails if a package is missing. With NO_DEPS=1, packages do not matter: it
-# installs nothing, and fails if a program or header in the comments of LIST is missing,
-# or if gcc cannot link a static program, or busybox is not static.
+# The file LIST, by default scripts/build/packages, names the packages. With NO_DEPS=1,
+# packages do not matter: it installs nothing, and fails if a program or header in the
+# comments of LIST is missing, or if gcc cannot link a static program, or busybox is not
+# static.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-arguments 0 1 --check "$@"
-check=$opted
-[ -z "$check" ] || shift
+arguments 0 1 '' "$@"
 list=${1:-$TOP/scripts/build/packages}
 [ -f "$list" ] || die "no file $list"
 
@@ -44,7 +42,6 @@ mapfile -t missing < <(
 		<(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | LC_ALL=C sort -u)
 )
 [ "${#missing[@]}" -gt 0 ] || exit 0
-[ -z "$check" ] || die "missing packages: ${missing[*]} (make installs them)"
 
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)

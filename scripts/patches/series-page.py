@@ -11,6 +11,7 @@ Both are made from patches/series, patches/needs, scripts/checks/trees and the p
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "guest"))
@@ -39,12 +40,13 @@ def part(path):
 def series():
     """For each series, in order: its name, tree, needs, kind, description, number of patches, and added lines."""
     needs = {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in rows(PATCHES / "needs"))}
-    trees = {line.split()[0]: line.split()[2] for line in rows(TOP / "scripts/checks/trees")}
+    trees = [line.split() for line in rows(TOP / "scripts/checks/trees")]
     patches = {}
     for path in rows(PATCHES / "series"):
         patches.setdefault(path.split("/")[0], []).append(PATCHES / path)
     for name, paths in patches.items():
-        if name not in needs or name not in trees:
+        tree = next((tree for pattern, _, tree in trees if fnmatch(name, pattern)), None)
+        if name not in needs or not tree:
             raise KeyError(name)
         need, kind, what = needs[name]
         added = dict.fromkeys(("code", "documentation", "tests"), 0)
@@ -53,7 +55,7 @@ def series():
         for line in stat.splitlines():
             number, _, file = line.split("\t")
             added[part(file)] += int(number)
-        yield name, trees[name], need.replace(",", " ").split() if need != "-" else [], kind, what, len(paths), added
+        yield name, tree, need.replace(",", " ").split() if need != "-" else [], kind, what, len(paths), added
 
 
 def table(all_series):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draw the PCIe topologies of selftests/topologies, and the data path that README.md shows.
+"""Draw the PCIe topologies of selftests/topologies.
 
 usage: topology.py             draw those in selftests/pictures that are out of date
        topology.py --check     check that selftests/pictures is up to date (needs no
@@ -24,8 +24,6 @@ from common import FAIL, TOP, USAGE, help_or_usage
 
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
-# A picture in the style of the topologies that is none of them.
-DATA_PATH = Path("data-path")
 
 # QEMU device: its kind
 DEVICES = {"pcie-root-port": "port", "x3130-upstream": "upstream", "xio3130-downstream": "downstream", "pxb-pcie": "host",
@@ -330,26 +328,6 @@ class Topology:
         return f"<{'<br/>'.join(lines)}>"
 
 
-def data_path():
-    """Draw the same system twice, without and with the patches."""
-    out = [f'digraph {{ graph [bgcolor="{PAPER}", pad=0.15, ranksep=0.35, nodesep=0.5, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
-           f'node [shape=plain, fontname="{FONT}", fontsize=12, fontcolor="{INK}"]',
-           f'edge [color="{LINE}", dir=none, fontname="{FONT}", fontsize=11, arrowsize=0.8]']
-    for n, (title, said, colour) in enumerate((
-            ("without the patches", "the page migrates to RAM, the adapter reads it there", RAM),
-            ("with the patches", "the page stays in GPU memory, the switch forwards", BUS))):
-        way = f'color="{colour}", penwidth=3, dir='
-        up = f"{way}both" if colour == RAM else ""
-        ways = (("ram", "bridge", up), ("bridge", "switch", up), ("switch", "adapter", f"{way}forward"), ("switch", "gpu", f"{way}back"))
-        nodes = {"ram": (["RAM"], "top", ""), "bridge": (["host bridge"], "host", ""), "switch": (["PCIe switch"], "top", ""),
-                 "adapter": (["RDMA adapter", "reads a page"], "importer", ""), "gpu": (["GPU", "has the page"], "exporter", "")}
-        out.append(f'subgraph cluster_{n} {{ graph [color="{PAPER}", labelloc=b, label=<<b>{title}</b><br/><font color="{colour}">{said}</font>>]')
-        out += [f"{name}{n} [label={box([[cell]])}]" for name, cell in nodes.items()]
-        out += [f"{a}{n} -> {b}{n} [{style}]" for a, b, style in ways]
-        out.append("}")
-    return "\n".join([*out, "}"]) + "\n"
-
-
 def wrapped(text):
     """Wrap to HTML lines of similar length, as few as possible."""
     return map(html.escape, textwrap.wrap(text, len(text) // (len(text) // 48 + 1) + 8))
@@ -399,14 +377,15 @@ def main(args):
         complain("no dot: apt-get install graphviz")
         return USAGE
 
-    rc, names, fresh = 0, set(), []
-    for path in [*sorted(TOPOLOGIES.iterdir()), DATA_PATH]:
+    # data-path.svg, which README.md shows, is no topology.
+    rc, names, fresh = 0, {"data-path.svg"}, []
+    for path in sorted(TOPOLOGIES.iterdir()):
         if path.name == "README":
             continue
         names.add(f"{path.name}.svg")
         picture = PICTURES / f"{path.name}.svg"
         try:
-            dot = data_path() if path is DATA_PATH else Topology(path).dot()
+            dot = Topology(path).dot()
         except Wrong as e:
             rc = complain(f"{path.relative_to(TOP)}: {e}")
             continue

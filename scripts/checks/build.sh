@@ -55,20 +55,21 @@ sources() {
 	done
 }
 
-# objects OUT [SYMBOL...]: the objects that this configuration compiles. An object may be missing only if one of SYMBOLS is not set.
-objects() {
+# list_objects OUT [SYMBOL...]: set $objects to those that this configuration compiles. One may be missing only if one of SYMBOLS is
+# not set.
+list_objects() {
 	local out=$1 f symbol
 	shift
-	sources | while IFS= read -r f; do
+	objects=()
+	while IFS= read -r f; do
 		for symbol in $(symbols_of "$f"); do
 			is_set "$out" "$symbol" || {
 				[[ " $* " == *" $symbol "* ]] && continue 2
-				echo "$f is not compiled: $symbol is not set" >&2
-				exit 1
+				fail "${name:+$name: }$f is not compiled: $symbol is not set"
 			}
 		done
-		echo "${f%.c}.o"
-	done
+		objects+=("${f%.c}.o")
+	done < <(sources)
 }
 
 # compile OUT LOG ARG...: compile $objects again, because only a compiled file can warn.
@@ -86,8 +87,7 @@ before_after() {
 	for when in before after; do
 		[ "$when" = before ] && commit=$FROM || commit=$TO
 		at_configured "$out" "$commit"
-		objects "$out" >"$OUT/objects" 2>"$OUT/objects.log" || fail "$(cat "$OUT/objects.log")"
-		mapfile -t objects <"$OUT/objects"
+		list_objects "$out"
 		compile "$out" "$OUT/$when.log" "$@" ||
 			fail "does not compile $when: $(grep -m 1 -E 'error:|\*\*\*' "$OUT/$when.log")"
 		messages <"$OUT/$when.log" | sort >"$OUT/$when"

@@ -5,10 +5,9 @@
 # usage: check-scripts.sh [FILE...]
 #
 # Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
-# files. Then checks that each script and source has its licence line, that kernel
-# configuration fragments and package lists are sorted, that the pictures of the
-# topologies and the page of the series (patches/README.md) are up to date, that each
-# topology has a row in the documentation and in the suite hmm, that the numbers of
+# files. Then checks that each script and source has its licence line, that the pictures
+# of the topologies and the page of the series (patches/README.md) are up to date, that
+# each topology has a row in the documentation and in the suite hmm, that the numbers of
 # scripts/figures are what their commands print, and that neither the documentation nor
 # a mutant names a check, suite, mutant, topology, patch or file that does not exist.
 set -euo pipefail
@@ -33,10 +32,6 @@ if [ "${#scripts[@]}" -gt 0 ]; then
 	shellcheck "${scripts[@]}" || rc=$EX_FAIL
 	shfmt -d "${scripts[@]}" || rc=$EX_FAIL
 fi
-for f in kernel-config/*.config; do
-	sed -nE 's/^(# )?(CONFIG_[A-Za-z0-9_]+)(=.*| is not set)$/\2/p' "$f" | LC_ALL=C sort -c || wrong <<<"$f is not sorted"
-done
-sed 's/[[:space:]]*#.*//; /^$/d' scripts/build/packages | LC_ALL=C sort -c || rc=$EX_FAIL
 scripts/guest/topology.py --check || rc=$EX_FAIL
 scripts/patches/series-page.py --check || rc=$EX_FAIL
 # The licence line of each script and source.

@@ -37,10 +37,7 @@ tip=$(git -C "$dir" rev-parse -q --verify "${BRANCH:-HEAD}^{commit}") || die "$d
 mkdir -p "$BUILD"
 scratch "$BUILD"
 
-# The packages of scripts/checks/packages that are needed for the mails.
-grep -E '# .*\bmail\b' "$TOP/scripts/checks/packages" >"$tmp/packages"
-"$TOP/scripts/deps.sh" "$tmp/packages"
-b4=$("$TOP/scripts/build/tool.sh" b4)
+command -v perl >/dev/null || die "no perl: get_maintainer.pl needs it"
 
 # A temporary clone.
 work=$tmp/tree
@@ -121,21 +118,13 @@ for check in "$TOP"/scripts/checks/*/check; do
 	[ "$rc" -eq 0 ] || [ "$rc" -eq 250 ] || die -c "$EX_FAIL" "the check $check failed: run make check CHECKS=$check"
 done
 
-# b4 reads the cover letter and the data of a series from the configuration of the branch. It gets no identity but that of SUBMITTER,
-# and no mail server.
-run_b4() {
-	(cd "$work" && attend env -i PATH="$PATH" LC_ALL="$LC_ALL" HOME="$tmp/home" GIT_CONFIG_NOSYSTEM=1 "$b4" "$@") >"$tmp/b4.log" 2>&1 ||
-		die -c "$EX_FAIL" "b4 $1: $(tail -n 1 "$tmp/b4.log")"
-}
-mkdir "$tmp/home"
-kgit "$work" config user.name "$submitter_name"
-kgit "$work" config user.email "$submitter_mail"
-kgit "$work" config sendemail.smtpserver /bin/false
+# The cover letters are from SUBMITTER.
+export GIT_COMMITTER_NAME=$submitter_name GIT_COMMITTER_EMAIL=$submitter_mail GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 # The files that get_maintainer needs
 kgit "$work" sparse-checkout set --no-cone '/*' '!/*/' /scripts/ /LICENSES/ /include/ /Documentation/process/ '/*/Kconfig' '/*/Makefile'
 mkdir -p "$out"
 [ -n "${SERIES:-}" ] || rm -f "$out"/*.mbox
-start=$base prerequisites=
+start=$base
 for series in "${on_branch[@]}"; do
 	end=${last[$series]}
 	[ -z "${SERIES:-}" ] || [ "$series" = "$SERIES" ] || {
@@ -145,34 +134,31 @@ for series in "${on_branch[@]}"; do
 	step "mbox: $series"
 	cover=$PATCHES/$series/0000-cover-letter.patch
 	[ -f "$cover" ] || die -c "$EX_FAIL" "$series: no cover letter"
-	# The prerequisites: all patches from the base on.
-	prerequisites=$(kgit "$work" log -p --reverse --full-index --no-color "$base..$start" | kgit "$work" patch-id --stable |
-		sed 's/\(.*\) .*/, "patch-id: \1"/' | tr -d '\n')
-	kgit "$work" branch -q -f start "$start"
 	kgit "$work" checkout -q -B "$series" "$end"
 	mapfile -t mails < <(kgit "$work" format-patch -o "$tmp/$series" "$start..$end")
-	# Like --auto-to-cc of b4, but with one call for all patches. The role in the output tells people from lists.
+	# One call for all patches, because a series goes to everybody as a whole. The role in the output tells people from lists.
 	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles "${mails[@]}") \
 		>"$tmp/recipients" 2>"$tmp/log" || die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/log")"
-	kgit "$work" config "branch.$series.description" "$(message <"$cover")"$'\n\n'"$(sed -E '
-		s/^([^@]*@[^ ]*) \((open|moderated|subscriber) list.*/Cc: \1/; t
-		s/^([^@]*@[^ ]*) \(.*/To: \1/' "$tmp/recipients" | sort -rs -k 1,1)"
-	kgit "$work" config "branch.$series.b4-prep-cover-strategy" branch-description
+	mapfile -t recipients < <(sed -E '
+		s/^([^@]*@[^ ]*) \((open|moderated|subscriber) list.*/--cc=\1/; t
+		s/^([^@]*@[^ ]*) \(.*/--to=\1/' "$tmp/recipients")
 	# The change-id connects the revisions of a series. It is made from the name of the series only.
 	slug=device-private-${series#*-}
-	prefix=$(sed -n 's/^Subject: \[RFC PATCH .*/"RFC"/p' "$cover")
-	kgit "$work" config "branch.$series.b4-tracking" "$(printf \
-		'{"series": {"revision": %s, "change-id": "20261120-%s-%s", "prefixes": [%s], "base-branch": "start", "prerequisites": ["base-commit: %s"%s]}}' \
-		"$revision" "$slug" "$(printf %s "$slug" | sha256sum | cut -c -12)" "$prefix" "$base" "$prerequisites")"
-	rm -rf "$tmp/mails"
-	run_b4 send --no-sign -o "$tmp/mails"
-	! grep -q '^From ' "$tmp"/mails/* || die -c "$EX_FAIL" "$series: a line begins with \"From \", which an mbox has between mails: $(grep -hm 1 '^From ' "$tmp"/mails/*)"
-	for f in "$tmp"/mails/*; do
-		printf 'From %s Thu Jan  1 00:00:00 1970\n' "$submitter_mail"
-		cat "$f"
-		echo
-	done >"$tmp/mbox"
+	git -C "$work" config "branch.$series.description" \
+		"$(message <"$cover")"$'\n\n'"change-id: 20261120-$slug-$(printf %s "$slug" | sha256sum | cut -c -12)"
+	options=(--reroll-count="$revision")
+	[ "$revision" -gt 1 ] || options=()
+	! grep -q '^Subject: \[RFC PATCH ' "$cover" || options+=(--rfc)
+	# --base also names the patches between it and the series: the prerequisites.
+	git -C "$work" format-patch -q --stdout --cover-letter --cover-from-description=subject --thread=shallow --from --base="$base" \
+		"${options[@]}" "${recipients[@]}" "$start..$series" >"$tmp/raw" || die -c "$EX_FAIL" "$series: git format-patch failed"
+	# It encodes neither the names of recipients nor that in a cover letter.
+	perl -MEncode -pe '$head = /^From [0-9a-f]{40} / || $head && /./;
+		s/^((?:From|To|Cc): | +)"?([^"<]*[^"<\0-\x7f][^"<]*)"? </$1 . encode("MIME-Q", decode("UTF-8", $2)) . " <"/e if $head' \
+		"$tmp/raw" >"$tmp/mbox"
+	! grep '^From ' "$tmp/mbox" | grep -vE '^From [0-9a-f]{40} Mon Sep 17 00:00:00 2001$' >"$tmp/log" ||
+		die -c "$EX_FAIL" "$series: a line begins with \"From \", which an mbox has between mails: $(head -n 1 "$tmp/log")"
 	mv "$tmp/mbox" "$out/$series.mbox"
-	echo "${out#"$TOP/"}/$series.mbox: $(find "$tmp/mails" -type f | wc -l) mails"
+	echo "${out#"$TOP/"}/$series.mbox: $(grep -c '^From ' "$out/$series.mbox") mails"
 	start=$end
 done

@@ -47,7 +47,7 @@ def series():
     for name, paths in patches.items():
         tree = next((tree for pattern, _, tree in trees if fnmatch(name, pattern)), None)
         if name not in needs or not tree:
-            raise KeyError(name)
+            die(f"{name} has no row in patches/needs or in scripts/checks/trees")
         need, kind, what = needs[name]
         added = dict.fromkeys(("code", "documentation", "tests"), 0)
         # In / because in a folder of a repository git leaves out files that are not below it.
@@ -80,10 +80,7 @@ def graph(all_series):
 def main(args):
     if args not in ([], ["--check"]):
         return help_or_usage(__doc__, args)
-    try:
-        found = list(series())
-    except KeyError as e:
-        die(f"{e.args[0]} has no row in patches/needs or in scripts/checks/trees")
+    found = list(series())
     dot, text = graph(found), PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     new = before + BEGIN + table(found) + END + rest.split(END)[1]

@@ -142,11 +142,7 @@ TEST_F(process, userfault_missing)
 	put(g->door, DOOR_DATA, 4711);
 	ASSERT_EQ(gpu(g, DOOR_STORE, mem + 5 * PAGE, 4), DOOR_DONE);
 	EXPECT_EQ(p.missing, 2);
-	EXPECT_EQ(*(uint32_t *)(mem + 5 * PAGE), 4711);
-	for (int i = 0; i < 8; i++)
-		EXPECT_EQ(wrong(mem + i * PAGE, PAGE, i), i == 5);
-	EXPECT_EQ(p.missing, 8);
-	EXPECT_EQ(p.protect, 0);
+	stored_in(_metadata, &p, 8, 5);
 }
 
 /* A store of the GPU to write-protected memory waits until the process allows it, in VRAM, too. */

@@ -62,4 +62,14 @@ static inline int write_protect(struct pager *p, char *mem, size_t size)
 						    UFFDIO_WRITEPROTECT_MODE_WP });
 }
 
+/* All of the n pages are the pager's, but a GPU has stored 4711 in one of them. */
+static inline void stored_in(struct __test_metadata *_metadata, struct pager *p, int n, int page)
+{
+	EXPECT_EQ(*(uint32_t *)(p->mem + page * PAGE), 4711);
+	for (int i = 0; i < n; i++)
+		EXPECT_EQ(wrong(p->mem + i * PAGE, PAGE, i), i == page);
+	EXPECT_EQ(p->missing, n);
+	EXPECT_EQ(p->protect, 0);
+}
+
 #endif

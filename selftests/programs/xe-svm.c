@@ -575,11 +575,7 @@ TEST_F(process, userfault_missing)
 	ASSERT_TRUE(userfault(&p, mem, 8 * PAGE, PAGE, &thread));
 	ASSERT_EQ(gpu_store(g, mem + 3 * PAGE, 4711), 0);
 	EXPECT_EQ(p.missing, 1);
-	EXPECT_EQ(*(uint32_t *)(mem + 3 * PAGE), 4711);
-	for (int i = 0; i < 8; i++)
-		EXPECT_EQ(wrong(mem + i * PAGE, PAGE, i), i == 3);
-	EXPECT_EQ(p.missing, 8);
-	EXPECT_EQ(p.protect, 0);
+	stored_in(_metadata, &p, 8, 3);
 }
 
 /*

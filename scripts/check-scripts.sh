@@ -59,7 +59,7 @@ wrong < <(for text in "${texts[@]}"; do
 	done
 done)
 # Paths of scripts that have moved
-wrong < <(git grep -ohE 'scripts/[a-z/-]+\.(sh|py)' -- ':!patches/*/*' ':!selftests/self/checks' | sort -u | while read -r path; do
+wrong < <(git grep -ohE 'scripts/[a-z/-]+\.(sh|py)' -- ':!patches/*/*' ':!selftests/scripts/checks' | sort -u | while read -r path; do
 	[ -e "$path" ] || [ -z "$(find scripts -name "${path##*/}")" ] || echo "a file names $path, which has moved"
 done)
 # Numbers: those that a command prints, the tables that make prints, and the patches that notes name by their number.

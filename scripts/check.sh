@@ -15,7 +15,7 @@
 #          other codes failed
 #   files  only for fast checks: kernel files (git pathspecs) that the check reads,
 #          besides those that the patches and the bad inputs name
-# Its bad inputs are in selftests/self/checks/NAME. A check that does not reject them
+# Its bad inputs are in selftests/scripts/checks/NAME. A check that does not reject them
 # fails. Each names a regular expression for the reason. It is a patch for the kernel
 # (*.patch) or for this project (*.diff), with the expression in its line "Expect:". Or
 # it is a folder that replaces patches/, with the expression in its file "expect".
@@ -25,7 +25,7 @@ arguments 0 1 --self "$@"
 self=$opted
 [ -z "$self" ] || shift
 
-checks=$TOP/scripts/checks inputs=$TOP/selftests/self/checks
+checks=$TOP/scripts/checks inputs=$TOP/selftests/scripts/checks
 rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }
 is_fast() { rows fast | grep -xF -e "$1" >/dev/null; }
 all=$(cd "$checks" && for d in */; do echo "${d%/}"; done)
@@ -167,7 +167,7 @@ one() {
 	for bad in "$inputs/$name"/*; do
 		[ -z "${RANGE:-}" ] || break
 		[ -e "$bad" ] || {
-			echo "has no bad input in selftests/self/checks/$name" >"$tmp/line"
+			echo "has no bad input in selftests/scripts/checks/$name" >"$tmp/line"
 			rc=1
 			break
 		}

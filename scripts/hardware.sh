@@ -361,7 +361,7 @@ run_step() { # STEP
 	exec {output}>&-
 	# The newest messages of the kernel. Other programs write to the log, too.
 	dmesg -x | awk -v mark="$mark" 'index($0, mark) { on = 1; next } on && /^kern/ { sub(/^[^[]*/, ""); print }' >"$dir/dmesg.txt"
-	[ ! -s "$dir/dmesg.txt" ] || "$TOP/scripts/guest/scan.sh" "$dir/dmesg.txt" >"$dir/splats.txt" || {
+	[ ! -s "$dir/dmesg.txt" ] || "$TOP/scripts/guest/splats.sh" "$dir/dmesg.txt" >"$dir/splats.txt" || {
 		[ $rc -ne 0 ] || rc=splat
 		sed 's/^/    the log has: /' "$dir/splats.txt"
 	}

@@ -91,7 +91,7 @@ kselftest() {
 # The programs use the ioctls of the patched test_hmm on every kernel.
 programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
-	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/{pascal,battlemage}/door.h; do
+	for header in "$TOP"/selftests/programs/{*.h,lib/*} "$TOP"/selftests/modules/*/*_uapi.h "$TOP"/selftests/models/{pascal,battlemage}/backdoor.h; do
 		[ ! "$header" -nt "$newest" ] || newest=$header
 	done
 	# shellcheck disable=SC2046 # words

@@ -60,7 +60,7 @@ def measure(groups):
         folder = OUT / "runs" / "-".join(map(str, run))
         _, kernel, topology, group = run
         # One nanosecond is one instruction here. Calibration of the APIC timer would take longer than the rest of the boot, and fail.
-        if vm(folder, "cost", kernel, topology, group, append="noapictimer"):
+        if vm(folder, "bench", kernel, topology, group, append="noapictimer"):
             die(f"could not measure: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
         return folder
     folders = []

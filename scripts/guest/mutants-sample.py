@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Break N (default 40) random places in the lines that the patches add to each FILE (default mm/hmm.c), and print which run
 notices. SEED (default 1) selects the places. A mutant negates a condition or removes a part of it, removes a statement or
-swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. selftests/mutants/sample
+swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. selftests/mutants/sample-runs
 lists the runs that may notice a mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
 
 mutants.py builds and runs the kernel, which contains all mutants. Results are in results/sample. It continues where it stopped."""
@@ -24,7 +24,7 @@ for name, default in (("N", 40), ("SEED", 1)):
     parser.add_argument(name, nargs="?", type=int, default=default)
 parser.add_argument("FILE", nargs="*", default=[HOME])
 parser.add_argument("--check", action="store_true", help="only check the arguments")
-SAMPLE = [row for row in map(str.split, (DATA / "sample").read_text().splitlines()) if row and row[0] != "#"]
+SAMPLE = [row for row in map(str.split, (DATA / "sample-runs").read_text().splitlines()) if row and row[0] != "#"]
 
 def units(lines, added):
     """(first line, last line, text before, text that may change, text after) of each statement or condition with an added line"""
@@ -123,7 +123,7 @@ def sample(name, count, seed):
 args = parser.parse_args()
 args.N > 0 or die(f"N={args.N}: must be at least 1")
 for name in args.FILE:
-    name in {row[0] for row in SAMPLE} or die(f"selftests/mutants/sample has no runs for {name}; it has: {' '.join(dict.fromkeys(row[0] for row in SAMPLE))}")
+    name in {row[0] for row in SAMPLE} or die(f"selftests/mutants/sample-runs has no runs for {name}; it has: {' '.join(dict.fromkeys(row[0] for row in SAMPLE))}")
 if args.check:
     sys.exit()
 stop_at_signals()

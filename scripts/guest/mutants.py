@@ -373,7 +373,7 @@ def unmutated_passes(runs, pool):
         step(f"unmutated {done}/{len(runs)}: {conclusion}")
 
 
-def killers(folder, hangs):
+def killed_by(folder, hangs):
     """The tests that failed, had a splat, or ended without a result. If no test was running, the name is "timeout" or "boot"."""
     result = json.loads((folder / "results.json").read_text())
     names = [t["name"] for t in result["tests"] if t["status"] == "FAIL" and t["name"] not in ("vm", "(no result)")]
@@ -411,7 +411,7 @@ def test(mutant):
         if code == TIMEOUT and not mutant.hangs:  # a busy machine reaches time limits, too
             code = run_tests(folder, *run, number=mutant.number or 0, slow=2)
         if code:
-            found = killers(folder, mutant.hangs)
+            found = killed_by(folder, mutant.hangs)
             seen += found
             by = [t for t in found if t in mutant.expected]
             if by:

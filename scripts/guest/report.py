@@ -76,7 +76,7 @@ def amount(count):
 
 def order(name):
     """The place of a topology in what make prints; the others come after, by name."""
-    runs = TOP / "selftests/suites/table/runs"
+    runs = TOP / "selftests/suites/p2p-table/runs"
     known = [line.split()[1] for line in (runs.read_text().splitlines() if runs.exists() else []) if line and not line.startswith("#")]
     return known.index(name) if name in known else len(known), name
 
@@ -117,7 +117,7 @@ class Page:
         # The figures of an earlier `make` or `make demo` of the same base and patches
         known = {(self.latest / run["folder"]).resolve() for run in self.runs}
         versions = {(run.get("base"), run.get("series")) for run in self.runs}
-        earlier = [path.parent for suite in ("table", "e2e", "gpus") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
+        earlier = [path.parent for suite in ("p2p-table", "e2e", "gpus") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
         self.earlier = [{**json.loads((path / "results.json").read_text()), "folder": path} for path in earlier
                         if path.resolve() not in known and not path.name.endswith(".first")]
         self.earlier = [run for run in self.earlier if (run.get("base"), run.get("series")) in versions or
@@ -172,7 +172,7 @@ class Page:
     def topologies(self):
         say = {}
         for run, _, row in self.rows("p2p-table"):
-            if run["suite"] == "table":
+            if run["suite"] == "p2p-table":
                 pages, p2p, moved = (int(row[key]) for key in ("pages", "p2p", "migrated"))
                 data = "data verified" if row["verified"] == "yes" else "data WRONG"
                 say[run["topology"]] = say.get(run["topology"], "") + (

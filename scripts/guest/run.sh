@@ -4,14 +4,14 @@
 #
 # usage: [TOPOLOGIES="..."] run.sh [demo]
 #
-# Runs the suite "table" (selftests/suites/table) on the kernel "feature", which is the
+# Runs the suite "p2p-table" (selftests/suites/p2p-table) on the kernel "feature", which is the
 # base and 1-hmm-p2p alone, and prints one line per topology and exporter. With "demo"
 # it runs what the files selftests/suites/{e2e,gpus}/demo list, and prints two tables
 # (README.md explains all of them). TOPOLOGIES replaces the topologies of the lists.
 # Passes if each line is what the file of its topology (selftests/topologies) expects.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
-tables=("table runs p2p-table")
+tables=("p2p-table runs p2p-table")
 [ "${1:-}" != demo ] || {
 	tables=("e2e demo demo-table" "gpus demo gpus-table")
 	shift

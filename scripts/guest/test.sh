@@ -21,7 +21,8 @@
 #   demo      for LIST=demo: the runs of "make demo". LIST may also be the path of such a file
 #   host      a program that prints KTAP on the host
 #   may-skip  tests that may skip; for the format see this file of the suite hmm
-#   same      pairs of runs, on two kernels, in which each test must have the same
+#   same-results
+#             pairs of runs, on two kernels, in which each test must have the same
 #             result; see this file of the suite hmm
 #   icount    first arguments of runs that get virtual time, one per line; see
 #             vm.sh --help
@@ -59,7 +60,7 @@ rows() { [ ! -f "$1" ] || sed 's/#.*//; s/[[:space:]]\{1,\}/ /g; s/^ //; s/ $//;
 
 for suite in $suites_wanted; do
 	[[ $list == */* ]] || [ -f "$suites/$suite/$list" ] || { [ "$list" = runs ] && [ -x "$suites/$suite/host" ]; } ||
-		die "no file selftests/suites/$suite/$list, so there is nothing to run (the suite cost is only for make bench)"
+		die "no file selftests/suites/$suite/$list, so there is nothing to run (the suite bench is only for make bench)"
 done
 
 # All runs: suite, and either "host" or kernel, topology and arguments.
@@ -244,7 +245,7 @@ while [ ${#running[@]} -gt 0 ]; do
 	finish
 done
 
-# Compare results of several runs, by the files "same" of the suites. The results are KTAP.
+# Compare results of several runs, by the files "same-results" of the suites. The results are KTAP.
 mkdir -p "$summary"
 rm -f "$summary"/same-result-*.txt
 n=0
@@ -266,7 +267,7 @@ for suite in $(printf '%s\n' "${todo[@]}" | cut -d ' ' -f 1 | sort -u); do
 		if wanted "$old" "${folders[*]}" && wanted "$new" "${folders[*]}"; then
 			check "same-result.$suite" "$TOP/scripts/guest/results.py" compare "$old" "$new" "$summary/same-result-$suite.txt"
 		fi
-	done < <(rows "$suites/$suite/same")
+	done < <(rows "$suites/$suite/same-results")
 done
 rm -rf "$summary/checks"
 if [ $n -gt 0 ]; then

@@ -402,9 +402,9 @@ judge() {
 		code=$EX_DIED why="the guest ended without a word (QEMU status $qemu_status) after: $(tail -n 1 "$console")"
 	fi
 	local rc=0
-	"$TOP/scripts/guest/scan.sh" "$console" >"$part/splats" 2>"$part/scan.err" || rc=$?
+	"$TOP/scripts/guest/splats.sh" "$console" >"$part/splats" 2>"$part/splats.err" || rc=$?
 	if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
-		code=$EX_USAGE why=$(cat "$part/scan.err")
+		code=$EX_USAGE why=$(cat "$part/splats.err")
 	fi
 }
 

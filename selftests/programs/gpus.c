@@ -12,7 +12,7 @@
 
 #define SEED 5
 
-/* ---- nouveau, and the back door of its GPU (selftests/models/pascal/door.h) ---- */
+/* ---- nouveau, and the back door of its GPU (selftests/models/pascal/backdoor.h) ---- */
 
 enum { GP_CHID, GP_OP = 4, GP_VA = 8, GP_LEN = 0x10, GP_STATUS = 0x14, GP_DATA = 0x1000 };
 enum { GP_COPIED_BYTES = 0x800 + 9 * 8, GP_SIZE = 8 * 65536 };

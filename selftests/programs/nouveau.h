@@ -9,7 +9,7 @@
 
 #include "nouveau-migrate.h"
 
-#include "door.h"
+#include "backdoor.h"
 
 struct stats {
 #define X(name) uint64_t name;

@@ -9,7 +9,7 @@
 
 #include "svm.h"
 
-#include "battlemage/door.h"
+#include "battlemage/backdoor.h"
 #include "xe_drm.h"
 
 #define BDF_SIZE	32

@@ -4,7 +4,7 @@
 #define BATTLEMAGE_H
 
 #include "../vfio-user/vfio_user.h"
-#include "door.h"
+#include "backdoor.h"
 
 #define BIT(n) (1U << (n))
 #define BIT_ULL(n) (1ULL << (n))
@@ -195,7 +195,7 @@ void context_load(struct gpu *g, struct context *c);
 
 enum step copy_command(struct gpu *g, struct context *c, const u32 *dw, u32 n);
 
-/* ---- door.c ---- */
+/* ---- backdoor.c ---- */
 
 u32 door_get(struct vfio_user *v, u32 at);
 void door_set(struct vfio_user *v, u32 at, u32 val);

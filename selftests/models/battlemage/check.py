@@ -29,7 +29,7 @@ NOWHERE = 0x40000000
 P, W, AE, DM, NULL, PS, COMPACT = 1, 2, 1 << 10, 1 << 11, 1 << 9, 1 << 7, 1 << 6
 STATUS, SELECT, IDENTITY = 0x190018, 0x190070, 0x190060
 
-K, FAILURES = client.constants(os.path.join(HERE, "door.h"))
+K, FAILURES = client.constants(os.path.join(HERE, "backdoor.h"))
 COUNTERS = 0x800
 READY = 2 << 30 | 0xF0 << 8 | 0x76 << 1
 END = 0xA << 23

@@ -32,7 +32,7 @@ PDE = 1 << 1                # to a table in VRAM
 PAGE_ALL, ALL_PDB, HUB_ONLY, REPLAY, CANCEL, TRIGGER = 1, 2, 4, 1 << 3, 3 << 3, 1 << 31
 
 
-K, FAILURES = client.constants(os.path.join(HERE, "door.h"))
+K, FAILURES = client.constants(os.path.join(HERE, "backdoor.h"))
 IDLE, BUSY, DONE, FAILED = (K["DOOR_" + name] for name in ("IDLE", "BUSY", "DONE", "FAILED"))
 
 

@@ -4,7 +4,7 @@
 #define PASCAL_H
 
 #include "../vfio-user/vfio_user.h"
-#include "door.h"
+#include "backdoor.h"
 
 #define BIT(n) (1U << (n))
 #define BIT_ULL(n) (1ULL << (n))
@@ -183,7 +183,7 @@ enum step { DONE, WAIT, DEAD };
 #define CE_CLASS 0xc0b5
 enum step ce_method(struct gpu *g, u32 chid, u32 method, u32 val);
 
-/* ---- door.c ---- */
+/* ---- backdoor.c ---- */
 
 struct client {
 	u32 chid, op, len, status;

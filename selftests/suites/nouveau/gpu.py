@@ -8,7 +8,7 @@ import os
 import struct
 import time
 
-# Registers of a client, operations and their status: selftests/models/pascal/door.h
+# Registers of a client, operations and their status: selftests/models/pascal/backdoor.h
 CHID, OP, VA, LEN, STATUS, FAIL, COUNTERS, DATA = 0x00, 0x04, 0x08, 0x10, 0x14, 0x118, 0x800, 0x1000
 LOAD, STORE = 1, 2
 BUSY, DONE = 1, 2

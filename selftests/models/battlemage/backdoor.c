@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The back door, see door.h. */
+/* The back door, see backdoor.h. */
 #include "battlemage.h"
 
 static struct gpu *of(struct vfio_user *v)

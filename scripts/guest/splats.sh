@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Look for kernel splats in a console log.
 #
-# usage: scan.sh [-d DENY] [-a ALLOW] CONSOLE
+# usage: splats.sh [-d DENY] [-a ALLOW] CONSOLE
 #
 # Prints one line per splat in the log CONSOLE: line number, name of the running test
 # (or "-"), and message, separated by tabs. A splat is a message that matches a regular

@@ -49,13 +49,10 @@ class Wrong(Exception):
 
 class Device:
     def __init__(self, qemu, properties, parent):
-        self.qemu, self.parent = qemu, parent
+        self.qemu, self.properties, self.parent = qemu, properties, parent
         self.kind = DEVICES[qemu]
-        self.id = properties.get("id", "")
-        self.properties = properties
         self.children = []
-        self.slot = self.bus = self.number = 0
-        self.node = ""
+        self.slot = self.number = 0
 
     def up(self):
         """The PCI bridges above the device, the nearest first, without the host bridge."""
@@ -74,6 +71,14 @@ class Device:
                 yield device
                 yield from device.below()
 
+    def addressed(self):
+        """The devices below in the order of their addresses. The firmware numbers buses depth first."""
+        devices = sorted(self.children, key=lambda d: d.slot)
+        yield from devices
+        for device in devices:
+            if device.kind != "host":
+                yield from device.addressed()
+
     def used(self):
         return self.kind in ("exporter", "importer") or any(c.used() for c in self.children)
 
@@ -83,7 +88,7 @@ class Topology:
         self.name = path.name
         self.keys, self.append = {}, ""
         self.host = Device("pxb-pcie", {}, None)
-        self.hosts, self.devices, self.iommu = [self.host], [], None
+        self.hosts, self.iommu = [self.host], None
         buses = {"pcie.0": self.host}
         for line in path.read_text(encoding="utf-8").splitlines():
             if not line or line.startswith("#"):
@@ -95,10 +100,9 @@ class Topology:
                 self.append += f" {value}"
             else:
                 self.keys[key] = value
-        self.number()
-        self.exporters, self.importers = (
-            sorted((d for d in self.devices if d.kind == kind), key=lambda d: (d.bus, d.slot))
-            for kind in ("exporter", "importer"))
+        hosts = sorted(self.hosts, key=lambda h: int(h.properties.get("bus_nr", "0"), 0))
+        self.devices = [d for host in hosts for d in host.addressed()]
+        self.exporters, self.importers = ([d for d in self.devices if d.kind == kind] for kind in ("exporter", "importer"))
         for devices in (self.exporters, self.importers):
             for n, device in enumerate(devices):
                 device.number = n
@@ -130,24 +134,10 @@ class Topology:
         free = next(n for n in range(device.parent is self.host, 256) if n not in taken)
         device.slot = int(properties["addr"].split(".")[0], 16) if "addr" in properties else free
         device.parent.children.append(device)
-        self.devices.append(device)
         if device.kind in BRIDGES:
-            buses[device.id] = device
+            buses[properties.get("id", "")] = device
         if device.kind == "host":
             self.hosts.append(device)
-
-    def number(self):
-        """Assign bus numbers depth first, as the firmware does."""
-        def walk(bridge, bus):
-            last = bus
-            for device in sorted(bridge.children, key=lambda d: d.slot):
-                device.bus = bus
-                if device.kind in BRIDGES and device.kind != "host":
-                    last = walk(device, last + 1)
-            return last
-        walk(self.host, 0)
-        for host in self.hosts[1:]:
-            walk(host, int(host.properties.get("bus_nr", "0"), 0))
 
     def iommu_on(self):
         # With kernel-config/, the Intel IOMMU is used only if the command line asks for it.

@@ -20,7 +20,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from common import FAIL, TOP, USAGE, help_or_usage
+from common import FAIL, TOP, die, help_or_usage
 
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
@@ -235,24 +235,17 @@ class Topology:
                 style = f'color="{NO}", penwidth=2, style=dashed'
             out.append(f"{a} -> {b} [{style}]")
 
-        def migrate():
-            for exporter in moved:
-                out.append(f'top:ram:{side} -> {exporter.node}:{side} [color="{RAM}", fontcolor="{RAM}", dir=back, '
-                           'style=dashed, penwidth=2, weight=0, label=" page \\n migrates "]')
-
+        migrations = [f'top:ram:{side} -> {exporter.node}:{side} [color="{RAM}", fontcolor="{RAM}", dir=back, '
+                      'style=dashed, penwidth=2, weight=0, label=" page \\n migrates "]' for exporter in moved]
         cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
         out.append(f"top [label={box([cells if left else cells[::-1]])}]")
         # Edges are in the order of their targets, from left to right.
-        if left:
-            migrate()
+        out += migrations if left else []
         for device in [*self.hosts, *shown]:
             out.append(f"{device.node} [label={box(self.rows(device))}]")
-            if device in self.hosts:
-                edge("top:ram" if device in drawn else "top", device.node, device)
-            else:
-                edge(device.parent.node, device.node, device)
-        if not left:
-            migrate()
+            top = "top:ram" if device in drawn else "top"
+            edge(top if device in self.hosts else device.parent.node, device.node, device)
+        out += [] if left else migrations
         for pair in (k for k in [*drawn, *refused] if isinstance(k, tuple)):
             a, b = sorted(pair, key=self.hosts.index)
             edge(a.node, b.node, pair)
@@ -262,15 +255,14 @@ class Topology:
                        f'fillcolor="{FILL["top"]}"] {" ".join(ports)} }}')
         out.append(f"{{ rank=same {' '.join(h.node for h in self.hosts)} }}")
         out.append(f"{{ rank=sink {' '.join(e.node for e in ends)} }}")
-        out.append("}")
-        return "\n".join(out) + "\n"
+        return "\n".join([*out, "}"]) + "\n"
 
     def rows(self, device):
         kind = device.kind
         n = f" {device.number}" if len(self.exporters if kind == "exporter" else self.importers) > 1 else ""
         text = {
             "host": ["host bridge"],
-            "port": ["root port" if device.parent and device.parent.kind == "host" else "PCIe port"],
+            "port": ["root port" if device.parent in self.hosts else "PCIe port"],
             "upstream": ["PCIe switch", "upstream port"],
             "downstream": ["downstream port"],
             "pci": ["PCIe-to-PCI", "bridge"],
@@ -299,16 +291,14 @@ class Topology:
             "bridge": (BRIDGE, "through the host bridge" + (", by IOVA" if self.translates() else "")),
             "none": (RAM, "not supported: the page migrates to RAM"),
         }
+        if self.masked:
+            say = dict.fromkeys(say, (RAM, "refused by the DMA mask: the page migrates to RAM"))
         for exporter, words in zip(self.exporters, self.verdicts):
-            for n, said in enumerate(words if len(set(words)) > 1 else words[:1]):
+            differ = len(set(words)) > 1
+            for n, said in enumerate(words if differ else words[:1]):
                 colour, text = say[said]
-                if self.masked:
-                    colour, text = RAM, "refused by the DMA mask: the page migrates to RAM"
-                if len(set(words)) > 1:
-                    text = f"importer {n}: {text}"
-                if len(self.exporters) > 1:
-                    text = f"exporter {exporter.number}{', ' if len(set(words)) > 1 else ': '}{text}"
-                lines.append(f'<font color="{colour}"><b>{text}</b></font>')
+                pair = [f"exporter {exporter.number}"] * (len(self.exporters) > 1) + [f"importer {n}"] * differ
+                lines.append(f'<font color="{colour}"><b>{", ".join(pair)}{": " if pair else ""}{text}</b></font>')
         if self.exporters:
             lines += wrapped(f"DMA mask {keys.get('dma_bits', 64)} bits; data arrives: "
                              + keys.get("data", "").replace("no: ", "no, "))
@@ -338,6 +328,10 @@ def digest(dot):
     return f"<!-- scripts/guest/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
 
 
+def is_drawn(picture, dot):
+    return picture.exists() and digest(dot) in picture.read_text(encoding="utf-8")
+
+
 def draw(dot):
     svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     # Remove the version and the names of graphviz, and move attributes that are the same everywhere to one place.
@@ -364,14 +358,11 @@ def main(args):
     if args not in ([], ["--check"]):
         return help_or_usage(__doc__, args)
     if not args and not shutil.which("dot"):
-        complain("no dot: apt-get install graphviz")
-        return USAGE
+        die("no dot: apt-get install graphviz")
 
     # data-path.svg, which README.md shows, is no topology.
     rc, names, fresh = 0, {"data-path.svg"}, []
-    for path in sorted(TOPOLOGIES.iterdir()):
-        if path.name == "README":
-            continue
+    for path in sorted(TOPOLOGIES.glob("[!R]*")):
         names.add(f"{path.name}.svg")
         picture = PICTURES / f"{path.name}.svg"
         try:
@@ -379,19 +370,18 @@ def main(args):
         except Wrong as e:
             rc = complain(f"{path.relative_to(TOP)}: {e}")
             continue
-        if picture.exists() and digest(dot) in picture.read_text(encoding="utf-8"):
+        if is_drawn(picture, dot):
             continue
         if args:
             rc = complain(f"{picture.relative_to(TOP)} is out of date: run 'make topology'")
         else:
             picture.write_text(draw(dot), encoding="utf-8")
             fresh.append(path.name)
-    for picture in sorted(PICTURES.glob("*")):
-        if picture.name not in names:
-            if args:
-                rc = complain(f"{picture.relative_to(TOP)} has no topology: run 'make topology'")
-            else:
-                picture.unlink()
+    for name in sorted({path.name for path in PICTURES.iterdir()} - names):
+        if args:
+            rc = complain(f"selftests/pictures/{name} has no topology: run 'make topology'")
+        else:
+            (PICTURES / name).unlink()
     if not args:
         print(f"{len(names)} pictures in selftests/pictures; new: {' '.join(fresh) or 'none'}")
     return rc

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "guest"))
 from common import FAIL, PATCHES, TOP, die, help_or_usage
-from topology import FONT, INK, LINE, PAPER, digest, draw
+from topology import FONT, INK, LINE, PAPER, draw, is_drawn
 
 PAGE, PICTURE = PATCHES / "README.md", PATCHES / "series.svg"
 BEGIN, END = "<!-- series-page.py: begin -->\n", "<!-- series-page.py: end -->\n"
@@ -84,7 +84,7 @@ def main(args):
     dot, text = graph(found), PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     new = before + BEGIN + table(found) + END + rest.split(END)[1]
-    drawn = PICTURE.exists() and digest(dot) in PICTURE.read_text(encoding="utf-8")
+    drawn = is_drawn(PICTURE, dot)
     if args:
         for path, good in ((PAGE, text == new), (PICTURE, drawn)):
             if not good:

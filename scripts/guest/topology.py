@@ -333,6 +333,8 @@ def is_drawn(picture, dot):
 
 
 def draw(dot):
+    if not shutil.which("dot"):
+        die("no dot: apt-get install graphviz")
     svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     # Remove the version and the names of graphviz, and move attributes that are the same everywhere to one place.
     svg = re.sub(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<title>.*?</title>|<g id="(?!graph).*?>| id=".*?" class=".*?"', "",
@@ -357,8 +359,6 @@ def main(args):
         return 0
     if args not in ([], ["--check"]):
         return help_or_usage(__doc__, args)
-    if not args and not shutil.which("dot"):
-        die("no dot: apt-get install graphviz")
 
     # data-path.svg, which README.md shows, is no topology.
     rc, names, fresh = 0, {"data-path.svg"}, []

@@ -56,14 +56,10 @@ class Device:
 
     def up(self):
         """The PCI bridges above the device, the nearest first, without the host bridge."""
-        device, bridges = self.parent, []
-        while device.kind != "host":
-            bridges.append(device)
-            device = device.parent
-        return bridges
+        return [] if self.parent.kind == "host" else [self.parent, *self.parent.up()]
 
     def host(self):
-        return self if self.kind == "host" else (self.up() or [self])[-1].parent
+        return self if self.kind == "host" else self.parent.host()
 
     def below(self):
         for device in self.children:
@@ -102,7 +98,8 @@ class Topology:
                 self.keys[key] = value
         hosts = sorted(self.hosts, key=lambda h: int(h.properties.get("bus_nr", "0"), 0))
         self.devices = [d for host in hosts for d in host.addressed()]
-        self.exporters, self.importers = ([d for d in self.devices if d.kind == kind] for kind in ("exporter", "importer"))
+        self.exporters = [d for d in self.devices if d.kind == "exporter"]
+        self.importers = [d for d in self.devices if d.kind == "importer"]
         for devices in (self.exporters, self.importers):
             for n, device in enumerate(devices):
                 device.number = n
@@ -145,10 +142,6 @@ class Topology:
 
     def translates(self):
         return self.iommu_on() and not {"iommu=pt", "iommu.passthrough=1"} & set(self.append.split())
-
-    def redirects(self, device):
-        """Does the port redirect (ACS)? With an IOMMU the kernel turns this on everywhere."""
-        return device.qemu == HAS_ACS and (self.iommu_on() or REDIRECT in self.append)
 
     @staticmethod
     def meet(exporter, importer):
@@ -240,12 +233,14 @@ class Topology:
         cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
         out.append(f"top [label={box([cells if left else cells[::-1]])}]")
         # Edges are in the order of their targets, from left to right.
-        out += migrations if left else []
+        if left:
+            out += migrations
         for device in [*self.hosts, *shown]:
             out.append(f"{device.node} [label={box(self.rows(device))}]")
             top = "top:ram" if device in drawn else "top"
             edge(top if device in self.hosts else device.parent.node, device.node, device)
-        out += [] if left else migrations
+        if not left:
+            out += migrations
         for pair in (k for k in [*drawn, *refused] if isinstance(k, tuple)):
             a, b = sorted(pair, key=self.hosts.index)
             edge(a.node, b.node, pair)
@@ -270,7 +265,8 @@ class Topology:
             "importer": [f"importer{n}", "NIC", "edu"],
         }[kind]
         rows = [[(text, kind, "")]]
-        if self.redirects(device) and device.parent.kind != "host":
+        # With an IOMMU the kernel turns this on everywhere.
+        if device.qemu == HAS_ACS and device.parent.kind != "host" and (self.iommu_on() or REDIRECT in self.append):
             rows.append([(["ACS redirect"], "iommu", "")])
         if kind == "host":
             if any("none" in words for words in self.verdicts):
@@ -297,7 +293,8 @@ class Topology:
             differ = len(set(words)) > 1
             for n, said in enumerate(words if differ else words[:1]):
                 colour, text = say[said]
-                pair = [f"exporter {exporter.number}"] * (len(self.exporters) > 1) + [f"importer {n}"] * differ
+                pair = [f"exporter {exporter.number}"] if len(self.exporters) > 1 else []
+                pair += [f"importer {n}"] if differ else []
                 lines.append(f'<font color="{colour}"><b>{", ".join(pair)}{": " if pair else ""}{text}</b></font>')
         if self.exporters:
             lines += wrapped(f"DMA mask {keys.get('dma_bits', 64)} bits; data arrives: "
@@ -362,7 +359,7 @@ def main(args):
 
     # data-path.svg, which README.md shows, is no topology.
     rc, names, fresh = 0, {"data-path.svg"}, []
-    for path in sorted(TOPOLOGIES.glob("[!R]*")):
+    for path in sorted(set(TOPOLOGIES.iterdir()) - {TOPOLOGIES / "README"}):
         names.add(f"{path.name}.svg")
         picture = PICTURES / f"{path.name}.svg"
         try:

@@ -4,10 +4,9 @@
 
 usage: report.py [RESULTS]
 
-Reads RESULTS/latest (default: results/latest), the results of each run that it
-names, and RESULTS/bench/raw.json if it exists. The figures of an earlier `make` or
-`make demo` stay on the page. Writes RESULTS/report/index.html and prints its path. The page needs no network and no script. Links to logs are
-relative, so RESULTS can be copied elsewhere as a whole.
+Reads RESULTS/latest (default: results/latest), the results of its runs, and those of
+`make bench`. The figures of an earlier `make` or `make demo` stay on the page. Writes
+RESULTS/report/index.html and prints its path. RESULTS can be copied elsewhere as a whole.
 """
 
 import html
@@ -23,9 +22,8 @@ from results import NOT_XML, VERDICTS, message, numbers, verdict
 PICTURES = TOP / "selftests/pictures"
 # A status has a mark, too, for readers who see no colours.
 MARKS = {"pass": "✓", "fail": "✗", "skip": "–"}
-# The devices of a picture are QEMU's. These suites have models in their place.
-MODELS = {"mlx5": {"edu": "ConnectX"}, "nouveau": {"ivshmem": "GP100"}, "xe": {"ivshmem": "Battlemage"},
-          "e2e": {"edu": "ConnectX", "ivshmem": "GP100"}, "gpus": {"edu": "Battlemage", "ivshmem": "GP100"}}
+# The devices of a picture are QEMU's. The demo has models in their place.
+MODELS = {"edu": "ConnectX", "ivshmem": "GP100"}
 # The colours of the pictures (scripts/guest/topology.py) become those of the page, which has a dark mode.
 COLOURS = {"#1f2328": "currentColor", "#ffffff": "var(--paper)", "#f6f8fa": "var(--soft)", "#eaeef2": "var(--soft)", "#8c959f": "var(--skip)",
            "#1a7f37": "var(--pass)", "#0969da": "var(--p2p)", "#bc4c00": "var(--moved)", "#cf222e": "var(--fail)", "#ddf4ff": "var(--blue)",
@@ -76,12 +74,12 @@ def amount(count):
 
 def order(name):
     """The place of a topology in what make prints; the others come after, by name."""
-    runs = TOP / "selftests/suites/p2p-table/runs"
-    known = [line.split()[1] for line in (runs.read_text().splitlines() if runs.exists() else []) if line and not line.startswith("#")]
+    runs = (TOP / "selftests/suites/p2p-table/runs").read_text().splitlines()
+    known = [line.split()[1] for line in runs if line and not line.startswith("#")]
     return known.index(name) if name in known else len(known), name
 
 
-def picture(name, suite=""):
+def picture(name, models={}):
     """A picture of selftests/pictures without its caption and its paper, in the colours of the page."""
     path = PICTURES / f"{name}.svg"
     if not path.exists():
@@ -93,7 +91,7 @@ def picture(name, suite=""):
     width, height = re.search(r'viewBox="0.00 0.00 ([0-9.]+) ([0-9.]+)"', size).groups()
     rest = float(height) - (max(lines) + 14 if lines else 0)
     size = re.sub(r'viewBox="[^"]*"', f'viewBox="0 0 {width} {rest:.1f}"', re.sub(r' (width|height)="[^"]*"', "", size))
-    for qemu, model in MODELS.get(suite, {}).items():
+    for qemu, model in models.items():
         # At the middle of the text that was there
         drawing = re.sub(rf'<text x="([0-9.]+)"([^>]*)>({qemu}[^<]*)<',
                          lambda m, model=model: f'<text x="{float(m[1]) + 3.3 * len(m[3]):.0f}"{m[2]} text-anchor="middle">{model}<', drawing)
@@ -114,19 +112,21 @@ class Page:
         self.results, self.latest = results, (results / "latest").resolve()
         self.sum = json.loads((self.latest / "results.json").read_text())
         self.runs = self.sum["runs"]
-        # The figures of an earlier `make` or `make demo` of the same base and patches
-        known = {(self.latest / run["folder"]).resolve() for run in self.runs}
-        versions = {(run.get("base"), run.get("series")) for run in self.runs}
-        earlier = [path.parent for suite in ("p2p-table", "e2e", "gpus") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
-        self.earlier = [{**json.loads((path / "results.json").read_text()), "folder": path} for path in earlier
-                        if path.resolve() not in known and not path.name.endswith(".first")]
-        self.earlier = [run for run in self.earlier if (run.get("base"), run.get("series")) in versions or
-                        run.get("base") in {base for base, _ in versions} and run["kernel"] == "feature"]
-        for run in self.runs + self.earlier:
+        for run in self.runs:
             run["path"] = (self.latest / run["folder"]).resolve()
             own = run["path"] / "results.json"
             run["tests"] = json.loads(own.read_text())["tests"] if own.exists() else []
             run["what"] = " ".join([run["suite"], run["kernel"], run["topology"], *run["command"].split()[1:]]).strip()
+        self.start = min((run["start"] for run in self.runs), default="")
+        self.bases = " ".join(dict.fromkeys(run["base"] for run in self.runs if run.get("base")))
+        # The figures of an earlier `make` or `make demo` of the same base and patches
+        known = {run["path"] for run in self.runs}
+        versions = {(run.get("base"), run.get("series")) for run in self.runs}
+        earlier = [{**json.loads(path.read_text()), "path": path.parent.resolve()}
+                   for suite in ("p2p-table", "e2e", "gpus") for path in sorted(results.glob(f"*/{suite}*/results.json"))]
+        self.earlier = [run for run in earlier if run["path"] not in known and run["path"].suffix != ".first" and
+                        ((run.get("base"), run.get("series")) in versions or
+                         run["kernel"] == "feature" and run.get("base") in dict(versions))]
 
     def link(self, path, label, kind=""):
         """Results of old runs may have been removed since."""
@@ -144,16 +144,15 @@ class Page:
         kind = state(self.sum["counts"])
         flakes = sum((run.get("flakes", []) for run in self.runs), [])
         word = {"pass": "Passed", "fail": "Failed", "skip": "Nothing was tested"}[kind]
-        bases = " ".join({run["base"]: 0 for run in self.runs if run.get("base")})
         return (f'<h1>Peer-to-peer DMA to device-private memory</h1>\n<p>An RDMA adapter reads and writes GPU memory directly over PCIe, '
-                f'and the kernel can still migrate that memory. {text(min((run["start"] for run in self.runs), default="")[:10])}, Linux {text(bases)}. '
+                f'and the kernel can still migrate that memory. {text(self.start[:10])}, Linux {text(self.bases)}. '
                 f'Emulated devices: nothing here ran on hardware.</p>\n<p class="verdict {kind}">{MARKS[kind]} {word}: '
                 f'{text(verdict(self.sum["counts"], flakes))}, in {number(len(self.runs), "run")}</p>')
 
     def failed(self):
         # Only the first failures are unfolded.
-        unfold = [' open=""'] * 5
-        out = [f'<details{"".join(unfold[n:n + 1])}><summary class="fail">{MARKS["fail"]} {text(run["what"])}: {text(test["name"])}</summary>'
+        out = [('<details open="">' if n < 5 else "<details>") +
+               f'<summary class="fail">{MARKS["fail"]} {text(run["what"])}: {text(test["name"])}</summary>'
                f'<p>{text(message(test))}</p><p>{self.log(run, "log")}; repeat it: <code>{text(run.get("repeat", "make test"))}</code></p>'
                f'<pre>{text(test.get("log", ""))}</pre></details>' for n, (run, test) in enumerate(self.tests("FAIL"))]
         out += [f'<p>Flake, listed: {self.log(run, text(run["what"]))}: {text(flake["test"])}. {text(flake["listed"])}</p>'
@@ -216,7 +215,7 @@ class Page:
                     bars += (f'<div>{words}: {amount(of[flag])} copied between GPU memory and RAM<div class="bar"><i class="moved" style="left:0;right:auto;'
                              f'width:{100 * of[flag] / max(*of.values(), 1):.0f}%"></i></div></div>')
                 bars += "</div>\n"
-        cards = "".join(f'<figure>{picture(name, "e2e")}<figcaption><strong>{text(name)}</strong></figcaption></figure>' for name in sorted(copied, key=order))
+        cards = "".join(f'<figure>{picture(name, MODELS)}<figcaption><strong>{text(name)}</strong></figcaption></figure>' for name in sorted(copied, key=order))
         return (bars + f'<div class="cards">{cards}</div>\n' + "<h2>GPU and adapter</h2>\n<p>A GPU and an RDMA adapter, models of a GP100 and of a ConnectX, take turns at the same pages. P2P bytes are those that the adapter reached "
                 "in video memory (VRAM). Migrated pages went to RAM, and the program moved them back for the next turn of the GPU. The copy "
                 "engine of the GPU copied the bytes both ways. Without the P2P flag the kernel does what it does today.</p>\n"
@@ -273,7 +272,7 @@ class Page:
     def what(self):
         kcidb = self.latest / "kcidb.json"
         kcidb = json.loads(kcidb.read_text()) if kcidb.exists() else {"checkouts": [], "builds": []}
-        rows = [["date", text(min((run["start"] for run in self.runs), default=""))], ["base", " ".join({run["base"]: 0 for run in self.runs if run.get("base")})],
+        rows = [["date", text(self.start)], ["base", self.bases],
                 ["source", "<br/>".join(text(c.get("comment") or c.get("git_commit_hash", "")) + (f', patches {text(c["patchset_hash"][:12])}'
                  if c.get("patchset_hash") else "") for c in kcidb["checkouts"])],
                 ["series", "<br/>".join(sorted({f'{run["kernel"]}: {run["series"]}' for run in self.runs if run.get("series")}))],

@@ -6,23 +6,16 @@ usage: results.py run DIR KEY=VALUE...    judge one run
        results.py repeated DIR FIRST      judge a run that repeats one that failed
        results.py compare OLD NEW TABLE   check that every test of OLD has the same result in NEW
        results.py summary DIR RUN...      write the sum of all runs: results.json, junit.xml, kcidb.json
-       results.py table p2p-table RUN...  print what `make` prints of these runs
-       results.py table demo-table|gpus-table RUN... print what `make demo` prints of them
+       results.py table KIND RUN...       print p2p-table, what `make` prints of these runs,
+                                          or demo-table or gpus-table of `make demo`
 
-run reads DIR/ktap and DIR/splats. It writes DIR/results.json, junit.xml and
-conclusion.txt, and prints the exit code of the run. Required keys are code (0, or
-the exit code for an error outside of the tests), why and guest_status. suite
-selects the file may-skip. folder and repeat say where the result will be and how
-to repeat the run. All keys are copied to results.json. The time of a test is the
-time between its result and the result before it in DIR/console.log, by the clock
-of the guest.
+run reads ktap, splats and console.log in DIR. It writes results.json, junit.xml and
+conclusion.txt there, and prints the exit code of the run. selftests/README.md has the
+keys, all of which are copied to results.json. Required are suite, kernel, topology,
+command, guest_status, why, and code (0, or the exit code for an error outside of the tests).
+repeated rewrites these files. The rules of flakes are in selftests/README.md, too.
 
-repeated rewrites the files that run wrote to DIR. A test that failed in FIRST and
-passed now is a flake. A flake counts as failed unless the file "flaky" of the suite
-lists it with a reason. Both results are in results.json and junit.xml.
-
-A table has a row for each test. Its cells come from the line "# p2p-table KEY=VALUE..."
-or "# demo-table KEY=VALUE..." and so on of the test. Exit 1 unless all tests passed with such a line.
+table exits with 1 unless all tests passed and printed a line "# KIND KEY=VALUE...".
 
 tools/testing/kunit/kunit_parser.py of the kernel tree parses the KTAP.
 """
@@ -74,7 +67,7 @@ def groups(group):
 
 def parse(text):
     """The tests of a KTAP file, and errors of its plan."""
-    if not re.search(r"TAP version", text):
+    if "TAP version" not in text:
         return [], "no KTAP"
     group, log = kunit(text)
     tests = list(flatten(group))
@@ -125,7 +118,7 @@ KTAP = re.compile(r"\s*(?:#|(?:not )?ok \d|1\.\.\d|K?TAP version)")
 
 
 def evidence(folder, tests):
-    """For each of these tests by name: its seconds, if known, and the lines of the log up to its result."""
+    """For each test by name: seconds since the result before it, if known, and the lines of its log."""
     console = folder / "console.log"
     left, found, lines, before = [t["name"] for t in tests], {}, [], None
     for line in (console if console.exists() else folder / "ktap").read_text(errors="replace").splitlines():
@@ -185,8 +178,8 @@ def run(folder, meta):
     splats = []
     if (folder / "splats").exists():
         for line in (folder / "splats").read_text(errors="replace").splitlines():
-            number, test, text = line.split("\t", 2)
-            splats.append({"line": int(number), "test": test, "text": text})
+            number, test, said = line.split("\t", 2)
+            splats.append({"line": int(number), "test": test, "text": said})
     failed = [t for t in tests if t["status"] == "FAIL"]
 
     for key in [key for key in meta if key == "guest_status" or key.endswith("seconds")]:
@@ -199,8 +192,7 @@ def run(folder, meta):
     if code == 0 and plan:
         code, why = PLAN, plan
         if meta["guest_status"] != 0:
-            last = (folder / "ktap").read_text(errors="replace").splitlines()[-1:]
-            why += f"; the guest command ended with status {meta['guest_status']}: {''.join(last)}"
+            why += f"; the guest command ended with status {meta['guest_status']}: {''.join(text.splitlines()[-1:])}"
     if code == 0 and meta["guest_status"] != 0 and not failed:
         code, why = FAIL, f"the guest command ended with status {meta['guest_status']}"
     if why:
@@ -243,7 +235,6 @@ def repeated(folder, before):
     """Judge a run that repeats another one. A test that failed in the first run and not in the second one is a flake."""
     folder, result, first = Path(folder), load(folder), load_first(before)
     tests = {t["name"]: t for t in result["tests"]}
-    unlisted = []
     for failed in [t for t in first["tests"] if t["status"] == "FAIL"]:
         if failed["name"] == NO_RESULT:
             continue
@@ -260,8 +251,8 @@ def repeated(folder, before):
             test["flake"] = listed(result["suite"], "flaky", where, failed["name"], message(failed))
             if not test["flake"]:
                 test.update(status="FAIL", reason=f"flake: passed when repeated, failed before: {message(failed)}")
-                unlisted.append(test)
     flakes = [t for t in result["tests"] if "flake" in t]
+    unlisted = [t for t in flakes if not t["flake"]]
     if result["exit"] == 0 and unlisted:
         result["exit"] = first["exit"]
         result["why"] = f"{unlisted[0]['name']} {unlisted[0]['reason']}; not listed in selftests/suites/{result['suite']}/flaky"

@@ -20,7 +20,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from common import FAIL, TOP, USAGE, help_or_usage
+from common import FAIL, TOP, die, help_or_usage
 
 TOPOLOGIES = TOP / "selftests/topologies"
 PICTURES = TOP / "selftests/pictures"
@@ -49,30 +49,31 @@ class Wrong(Exception):
 
 class Device:
     def __init__(self, qemu, properties, parent):
-        self.qemu, self.parent = qemu, parent
+        self.qemu, self.properties, self.parent = qemu, properties, parent
         self.kind = DEVICES[qemu]
-        self.id = properties.get("id", "")
-        self.properties = properties
         self.children = []
-        self.slot = self.bus = self.number = 0
-        self.node = ""
+        self.slot = self.number = 0
 
     def up(self):
         """The PCI bridges above the device, the nearest first, without the host bridge."""
-        device, bridges = self.parent, []
-        while device.kind != "host":
-            bridges.append(device)
-            device = device.parent
-        return bridges
+        return [] if self.parent.kind == "host" else [self.parent, *self.parent.up()]
 
     def host(self):
-        return self if self.kind == "host" else (self.up() or [self])[-1].parent
+        return self if self.kind == "host" else self.parent.host()
 
     def below(self):
         for device in self.children:
             if device.kind != "host":
                 yield device
                 yield from device.below()
+
+    def addressed(self):
+        """The devices below in the order of their addresses. The firmware numbers buses depth first."""
+        devices = sorted(self.children, key=lambda d: d.slot)
+        yield from devices
+        for device in devices:
+            if device.kind != "host":
+                yield from device.addressed()
 
     def used(self):
         return self.kind in ("exporter", "importer") or any(c.used() for c in self.children)
@@ -83,7 +84,7 @@ class Topology:
         self.name = path.name
         self.keys, self.append = {}, ""
         self.host = Device("pxb-pcie", {}, None)
-        self.hosts, self.devices, self.iommu = [self.host], [], None
+        self.hosts, self.iommu = [self.host], None
         buses = {"pcie.0": self.host}
         for line in path.read_text(encoding="utf-8").splitlines():
             if not line or line.startswith("#"):
@@ -95,10 +96,10 @@ class Topology:
                 self.append += f" {value}"
             else:
                 self.keys[key] = value
-        self.number()
-        self.exporters, self.importers = (
-            sorted((d for d in self.devices if d.kind == kind), key=lambda d: (d.bus, d.slot))
-            for kind in ("exporter", "importer"))
+        hosts = sorted(self.hosts, key=lambda h: int(h.properties.get("bus_nr", "0"), 0))
+        self.devices = [d for host in hosts for d in host.addressed()]
+        self.exporters = [d for d in self.devices if d.kind == "exporter"]
+        self.importers = [d for d in self.devices if d.kind == "importer"]
         for devices in (self.exporters, self.importers):
             for n, device in enumerate(devices):
                 device.number = n
@@ -130,24 +131,10 @@ class Topology:
         free = next(n for n in range(device.parent is self.host, 256) if n not in taken)
         device.slot = int(properties["addr"].split(".")[0], 16) if "addr" in properties else free
         device.parent.children.append(device)
-        self.devices.append(device)
         if device.kind in BRIDGES:
-            buses[device.id] = device
+            buses[properties.get("id", "")] = device
         if device.kind == "host":
             self.hosts.append(device)
-
-    def number(self):
-        """Assign bus numbers depth first, as the firmware does."""
-        def walk(bridge, bus):
-            last = bus
-            for device in sorted(bridge.children, key=lambda d: d.slot):
-                device.bus = bus
-                if device.kind in BRIDGES and device.kind != "host":
-                    last = walk(device, last + 1)
-            return last
-        walk(self.host, 0)
-        for host in self.hosts[1:]:
-            walk(host, int(host.properties.get("bus_nr", "0"), 0))
 
     def iommu_on(self):
         # With kernel-config/, the Intel IOMMU is used only if the command line asks for it.
@@ -155,10 +142,6 @@ class Topology:
 
     def translates(self):
         return self.iommu_on() and not {"iommu=pt", "iommu.passthrough=1"} & set(self.append.split())
-
-    def redirects(self, device):
-        """Does the port redirect (ACS)? With an IOMMU the kernel turns this on everywhere."""
-        return device.qemu == HAS_ACS and (self.iommu_on() or REDIRECT in self.append)
 
     @staticmethod
     def meet(exporter, importer):
@@ -245,24 +228,19 @@ class Topology:
                 style = f'color="{NO}", penwidth=2, style=dashed'
             out.append(f"{a} -> {b} [{style}]")
 
-        def migrate():
-            for exporter in moved:
-                out.append(f'top:ram:{side} -> {exporter.node}:{side} [color="{RAM}", fontcolor="{RAM}", dir=back, '
-                           'style=dashed, penwidth=2, weight=0, label=" page \\n migrates "]')
-
+        migrations = [f'top:ram:{side} -> {exporter.node}:{side} [color="{RAM}", fontcolor="{RAM}", dir=back, '
+                      'style=dashed, penwidth=2, weight=0, label=" page \\n migrates "]' for exporter in moved]
         cells = [(["RAM", self.keys["memory"].replace("G", " GiB")], "top", "ram"), (["CPU", self.keys["cpu"]], "top", "")]
         out.append(f"top [label={box([cells if left else cells[::-1]])}]")
         # Edges are in the order of their targets, from left to right.
         if left:
-            migrate()
+            out += migrations
         for device in [*self.hosts, *shown]:
             out.append(f"{device.node} [label={box(self.rows(device))}]")
-            if device in self.hosts:
-                edge("top:ram" if device in drawn else "top", device.node, device)
-            else:
-                edge(device.parent.node, device.node, device)
+            top = "top:ram" if device in drawn else "top"
+            edge(top if device in self.hosts else device.parent.node, device.node, device)
         if not left:
-            migrate()
+            out += migrations
         for pair in (k for k in [*drawn, *refused] if isinstance(k, tuple)):
             a, b = sorted(pair, key=self.hosts.index)
             edge(a.node, b.node, pair)
@@ -272,15 +250,14 @@ class Topology:
                        f'fillcolor="{FILL["top"]}"] {" ".join(ports)} }}')
         out.append(f"{{ rank=same {' '.join(h.node for h in self.hosts)} }}")
         out.append(f"{{ rank=sink {' '.join(e.node for e in ends)} }}")
-        out.append("}")
-        return "\n".join(out) + "\n"
+        return "\n".join([*out, "}"]) + "\n"
 
     def rows(self, device):
         kind = device.kind
         n = f" {device.number}" if len(self.exporters if kind == "exporter" else self.importers) > 1 else ""
         text = {
             "host": ["host bridge"],
-            "port": ["root port" if device.parent and device.parent.kind == "host" else "PCIe port"],
+            "port": ["root port" if device.parent in self.hosts else "PCIe port"],
             "upstream": ["PCIe switch", "upstream port"],
             "downstream": ["downstream port"],
             "pci": ["PCIe-to-PCI", "bridge"],
@@ -288,7 +265,8 @@ class Topology:
             "importer": [f"importer{n}", "NIC", "edu"],
         }[kind]
         rows = [[(text, kind, "")]]
-        if self.redirects(device) and device.parent.kind != "host":
+        # With an IOMMU the kernel turns this on everywhere.
+        if device.qemu == HAS_ACS and device.parent.kind != "host" and (self.iommu_on() or REDIRECT in self.append):
             rows.append([(["ACS redirect"], "iommu", "")])
         if kind == "host":
             if any("none" in words for words in self.verdicts):
@@ -309,16 +287,15 @@ class Topology:
             "bridge": (BRIDGE, "through the host bridge" + (", by IOVA" if self.translates() else "")),
             "none": (RAM, "not supported: the page migrates to RAM"),
         }
+        if self.masked:
+            say = dict.fromkeys(say, (RAM, "refused by the DMA mask: the page migrates to RAM"))
         for exporter, words in zip(self.exporters, self.verdicts):
-            for n, said in enumerate(words if len(set(words)) > 1 else words[:1]):
+            differ = len(set(words)) > 1
+            for n, said in enumerate(words if differ else words[:1]):
                 colour, text = say[said]
-                if self.masked:
-                    colour, text = RAM, "refused by the DMA mask: the page migrates to RAM"
-                if len(set(words)) > 1:
-                    text = f"importer {n}: {text}"
-                if len(self.exporters) > 1:
-                    text = f"exporter {exporter.number}{', ' if len(set(words)) > 1 else ': '}{text}"
-                lines.append(f'<font color="{colour}"><b>{text}</b></font>')
+                pair = [f"exporter {exporter.number}"] if len(self.exporters) > 1 else []
+                pair += [f"importer {n}"] if differ else []
+                lines.append(f'<font color="{colour}"><b>{", ".join(pair)}{": " if pair else ""}{text}</b></font>')
         if self.exporters:
             lines += wrapped(f"DMA mask {keys.get('dma_bits', 64)} bits; data arrives: "
                              + keys.get("data", "").replace("no: ", "no, "))
@@ -348,7 +325,13 @@ def digest(dot):
     return f"<!-- scripts/guest/topology.py: {hashlib.sha256(dot.encode()).hexdigest()} -->"
 
 
+def is_drawn(picture, dot):
+    return picture.exists() and digest(dot) in picture.read_text(encoding="utf-8")
+
+
 def draw(dot):
+    if not shutil.which("dot"):
+        die("no dot: apt-get install graphviz")
     svg = subprocess.run(["dot", "-Tsvg"], input=dot, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     # Remove the version and the names of graphviz, and move attributes that are the same everywhere to one place.
     svg = re.sub(r'<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<title>.*?</title>|<g id="(?!graph).*?>| id=".*?" class=".*?"', "",
@@ -373,15 +356,10 @@ def main(args):
         return 0
     if args not in ([], ["--check"]):
         return help_or_usage(__doc__, args)
-    if not args and not shutil.which("dot"):
-        complain("no dot: apt-get install graphviz")
-        return USAGE
 
     # data-path.svg, which README.md shows, is no topology.
     rc, names, fresh = 0, {"data-path.svg"}, []
-    for path in sorted(TOPOLOGIES.iterdir()):
-        if path.name == "README":
-            continue
+    for path in sorted(set(TOPOLOGIES.iterdir()) - {TOPOLOGIES / "README"}):
         names.add(f"{path.name}.svg")
         picture = PICTURES / f"{path.name}.svg"
         try:
@@ -389,19 +367,18 @@ def main(args):
         except Wrong as e:
             rc = complain(f"{path.relative_to(TOP)}: {e}")
             continue
-        if picture.exists() and digest(dot) in picture.read_text(encoding="utf-8"):
+        if is_drawn(picture, dot):
             continue
         if args:
             rc = complain(f"{picture.relative_to(TOP)} is out of date: run 'make topology'")
         else:
             picture.write_text(draw(dot), encoding="utf-8")
             fresh.append(path.name)
-    for picture in sorted(PICTURES.glob("*")):
-        if picture.name not in names:
-            if args:
-                rc = complain(f"{picture.relative_to(TOP)} has no topology: run 'make topology'")
-            else:
-                picture.unlink()
+    for name in sorted({path.name for path in PICTURES.iterdir()} - names):
+        if args:
+            rc = complain(f"selftests/pictures/{name} has no topology: run 'make topology'")
+        else:
+            (PICTURES / name).unlink()
     if not args:
         print(f"{len(names)} pictures in selftests/pictures; new: {' '.join(fresh) or 'none'}")
     return rc

@@ -8,7 +8,6 @@ usage: series-page.py          write those that differ
 Both are made from patches/series, patches/needs, scripts/checks/trees and the patches.
 """
 
-import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -16,7 +15,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "guest"))
 from common import FAIL, PATCHES, TOP, die, help_or_usage
-from topology import FONT, INK, LINE, PAPER, digest, draw
+from topology import FONT, INK, LINE, PAPER, draw, is_drawn
 
 PAGE, PICTURE = PATCHES / "README.md", PATCHES / "series.svg"
 BEGIN, END = "<!-- series-page.py: begin -->\n", "<!-- series-page.py: end -->\n"
@@ -84,19 +83,13 @@ def main(args):
     dot, text = graph(found), PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     new = before + BEGIN + table(found) + END + rest.split(END)[1]
-    drawn = PICTURE.exists() and digest(dot) in PICTURE.read_text(encoding="utf-8")
-    if args:
-        for path, good in ((PAGE, text == new), (PICTURE, drawn)):
-            if not good:
-                print(f"patches/{path.name} is out of date: make series-page", file=sys.stderr)
-        return 0 if text == new and drawn else FAIL
-    if text != new:
-        PAGE.write_text(new, encoding="utf-8")
-    if not drawn:
-        if not shutil.which("dot"):
-            die("no dot: apt-get install graphviz")
-        PICTURE.write_text(draw(dot), encoding="utf-8")
-    return 0
+    stale = [path for path, good in ((PAGE, text == new), (PICTURE, is_drawn(PICTURE, dot))) if not good]
+    for path in stale:
+        if args:
+            print(f"patches/{path.name} is out of date: make series-page", file=sys.stderr)
+        else:
+            path.write_text(new if path == PAGE else draw(dot), encoding="utf-8")
+    return FAIL if args and stale else 0
 
 
 if __name__ == "__main__":

@@ -5,11 +5,8 @@
 
 const found = new Set();
 
-// [red, green, blue, alpha] of a computed colour
-const channels = (colour) => {
-	const [red, green, blue, alpha = 1] = colour.match(/[\d.]+/g).map(Number);
-	return [red, green, blue, alpha];
-};
+// [red, green, blue], and alpha unless it is 1, of a computed colour
+const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
 
 // The contrast of two colours by WCAG 2: from 1, the same, to 21.
 const luminance = (colour) => {
@@ -24,7 +21,7 @@ const contrast = (a, b) => {
 const background = (element) => {
 	for (; element; element = element.parentElement) {
 		const colour = getComputedStyle(element).backgroundColor;
-		if (channels(colour)[3] === 1)
+		if (channels(colour).length === 3)
 			return colour;
 	}
 	return "rgb(255, 255, 255)";
@@ -51,8 +48,7 @@ for (const element of document.body.querySelectorAll("*")) {
 }
 
 // A reader who sees no colours needs a mark.
-const marks = { pass: "✓", fail: "✗", skip: "–" };
-for (const [kind, mark] of Object.entries(marks))
+for (const [kind, mark] of Object.entries({ pass: "✓", fail: "✗", skip: "–" }))
 	for (const element of document.body.querySelectorAll(`.${kind}`))
 		if (element.textContent.trim() && !element.textContent.trim().startsWith(mark))
 			found.add(`only its colour says ${kind}: ${excerpt(element)}`);

@@ -1460,6 +1460,11 @@ TEST_F_TIMEOUT(peer, windows, 300)
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
 	again = stay(_metadata, self, mem, size);
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
+	/* Memory with windows is handed out first, and freed before the rest. */
+	for (size_t at = 0; at < 2 * part; at += HUGE)
+		fill(mem + at, PAGE, 8);
+	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, mem, 2 * part), 0);
+	ASSERT_EQ(madvise(mem, 2 * part, MADV_DONTNEED), 0);
 	small = stay(_metadata, self, mem, part);
 	TH_LOG("%zu MiB of BAR 1 for %zu MiB: %zu pages stay, %zu migrate", self->aperture >> 20,
 	       size >> 20, first, size / PAGE - first);

@@ -191,89 +191,72 @@ def keep(mutant, before, verdict):
 
 # One kernel for many mutants.
 
-def pieces(text):
-    """[text between functions, (signature, body), text, ...]: the lines of a function begin with its type and end with "}"."""
-    out, between, lines, n = [], [], text.split("\n"), 0
-    while n < len(lines):
-        if lines[n] == "{" and between and between[-1]:
-            at = len(between)
-            while at and between[at - 1] and not re.search(r"[;}]$|\*/$|^#|^\w+:$", between[at - 1]):
-                at -= 1
-            end = lines.index("}", n)
-            out += ["\n".join(between[:at]), ("\n".join(between[at:]), "\n".join(lines[n:end + 1]))]
-            between, n = [], end
-        else:
-            between.append(lines[n])
-        n += 1
-    return out + ["\n".join(between)]
+# A signature and a body, from "{" to "}". A line of the signature ends no statement, function or comment.
+FUNCTION = re.compile(r"((?:^(?!#|\w+:$|.*(?:[;}]|\*/)$).+\n)+)(^\{\n(?:.*\n)*?\}$)", re.M)
 
 
 def parts_of(signature):
-    """(text before the name, name, parameters, text behind): nothing if the parameters cannot be passed on"""
+    """(text before the name, name, parameters, arguments, text behind): nothing if those cannot be passed on"""
     # Annotations such as __acquires(&lock) stand behind the parameters.
     behind = re.search(r"(?:\s+__\w+(?:\([^()]*\))?)*\s*$", signature)[0]
     m = re.match(r"([^(]*?\b)(?!__)(\w+)\s*\((.*)\)$", signature[:len(signature) - len(behind)], re.S)
-    return m and (m[1], m[2], m[3], behind)
-
-
-def arguments(parameters):
-    names = []
-    for p in re.split(r",(?![^(]*\))", parameters):
-        m = re.search(r"\(\s*\*\s*(\w+)\s*\)", p) or re.search(r"(\w+)\s*(?:\[[^]]*\])*\s*$", p)
-        names.append(m[1] if m else "...")
-    return None if "..." in names else [] if parameters.strip() in ("", "void") else names
+    if not m:
+        return None
+    names = [re.search(r"\(\s*\*\s*(\w+)\s*\)|(\w+)\s*(?:\[[^]]*\])*\s*$", p) for p in re.split(r",(?![^(]*\))", m[3])]
+    if None in names:
+        return None
+    args = "" if m[3].strip() == "void" else ", ".join(name[1] or name[2] for name in names)
+    return m[1], m[2], m[3], args, behind.rstrip()
 
 
 def mergeable(old, new):
-    """The changed functions: {index: body}, or nothing if more than bodies changed."""
-    old, new = pieces(old), pieces(new)
-    changed = {i: b[1] for i, (a, b) in enumerate(zip(old, new)) if a != b and isinstance(a, tuple) and isinstance(b, tuple)}
-    same = len(old) == len(new) and all(a == b or i in changed and a[0] == b[0] for i, (a, b) in enumerate(zip(old, new)))
-    callable_ = lambda sig: parts_of(sig) and arguments(parts_of(sig)[2]) is not None
-    return changed if same and changed and all(callable_(old[i][0]) for i in changed) else None
+    """The changed functions: {index of a body: body}, or nothing if more than bodies changed."""
+    # text between functions, signature, body, text, signature, body, ..., text
+    old, new = FUNCTION.split(old), FUNCTION.split(new)
+    changed = {i: b for i, (a, b) in enumerate(zip(old, new)) if a != b}
+    bodies = all(i % 3 == 2 and parts_of(old[i - 1]) for i in changed)
+    return changed if len(old) == len(new) and changed and bodies else None
 
 
 def merged(old, changes):
     """old with all changes: {number: {index: body}}"""
-    out = pieces(old)
-    for i, piece in enumerate(out):
-        bodies = {n: change[i] for n, change in changes.items() if i in change}
-        if not bodies:
-            out[i] = "\n".join(piece) if isinstance(piece, tuple) else piece
-            continue
-        kind, name, parameters, behind = parts_of(piece[0])
+    out = FUNCTION.split(old)
+    for i in sorted({i for change in changes.values() for i in change}):
+        signature = out[i - 1].rstrip()
+        kind, name, parameters, args, behind = parts_of(signature)
         plain = re.sub(r"\b(static|inline|__always_inline|extern|noinline)\b\s*", "", kind)
-        args = ", ".join(arguments(parameters))
         void = re.fullmatch(r"(__\w+\s+)*void\s+", plain)
         pick = lambda n: f"{{ {name}__m{n}({args}); return; }}" if void else f"return {name}__m{n}({args});"
-        out[i] = f"extern int hmm_mutant;\n{piece[0]};\n" + "".join(
+        bodies = {n: change[i] for n, change in changes.items() if i in change}
+        out[i - 1] = f"extern int hmm_mutant;\n{signature};\n" + "".join(
             f"static noinline __maybe_unused {plain}{name}__m{n}({parameters}){behind}\n{body}\n"
-            for n, body in {0: piece[1], **bodies}.items())
-        out[i] += f"{piece[0]}\n{{\n\tswitch (hmm_mutant) {{\n" + "".join(f"\tcase {n}: {pick(n)}\n" for n in bodies) + \
-            f"\tdefault: {pick(0)}\n\t}}\n}}"
-    return "\n".join(out)
+            for n, body in {0: out[i], **bodies}.items())
+        out[i] = f"{signature}\n{{\n\tswitch (hmm_mutant) {{\n" + \
+            "".join(f"\tcase {n}: {pick(n)}\n" for n in bodies) + f"\tdefault: {pick(0)}\n\t}}\n}}"
+    return "".join(out)
 
 
 def merge(batch):
     """Edit the tree so that it has all mutants of the batch that can be in one kernel. They get a number."""
-    changes, old = {}, {}
+    changes = {}
     for number, mutant in enumerate(batch, 1):
+        if not all(file.endswith((".c", ".h")) and not file.startswith("tools/") for file in mutant.files):
+            continue
         root = WORK if mutant.module else TREE
         with tempfile.TemporaryDirectory() as scratch:
             for file in mutant.files:
                 (Path(scratch) / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(root / file, Path(scratch) / file)
-            if not all(file[-2:] in (".c", ".h") and file[:6] != "tools/" for file in mutant.files) or not mutant.apply(Path(scratch)):
+            if not mutant.apply(Path(scratch)):
                 continue
             found = {root / f: mergeable((root / f).read_text(), (Path(scratch) / f).read_text()) for f in mutant.files}
-        if not found or None in found.values():
+        if None in found.values():
             continue
         mutant.number = number
         for path, change in found.items():
             changes.setdefault(path, {})[number] = change
     for path, change in changes.items():
-        old[path] = path.read_text()
-        path.write_text(merged(old[path], change))
+        path.write_text(merged(path.read_text(), change))
     if changes:
         with (TREE / HOME).open("a") as home:
             home.write(PARAMETER)

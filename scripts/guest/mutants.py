@@ -58,7 +58,7 @@ from common import (BUILD, CACHE, DIED, FAIL, JOBS, PANIC, PLAN, TIMEOUT, TOP, c
                     stop_at_signals, vm)
 
 MUTANTS, RESULTS, UPSTREAM = TOP / "selftests/mutants", TOP / "results/mutants", BUILD / "tree"
-# Kernels are built in WORK. The guests have a BUILD of their own, because the tree is edited for the next mutant meanwhile.
+# Kernels are built in WORK. The guests have a BUILD of their own, without the edits of the mutants.
 WORK = BUILD / "mutants"
 TREE, GUEST, MODULES, VERDICTS = WORK / "tree", WORK / "guest", WORK / "selftests/modules", MUTANTS / "verdicts"
 HOME = "mm/hmm.c"  # the boot parameter is defined there
@@ -275,12 +275,12 @@ def kernel_sh(*words):
     return call([TOP / "scripts/build/kernel.sh", *words], BUILD=WORK, MODULES=MODULES)
 
 
-def boot(kernel, source):
-    """The guests now boot this folder as the kernel."""
+def make_room(kernel):
+    """Return the folder that the guests boot as this kernel, for a new one."""
     shutil.rmtree(GUEST / "kernels" / kernel, ignore_errors=True)
-    shutil.move(source, GUEST / "kernels" / kernel)
     for archive in (GUEST / "initramfs").glob("*.cpio"):
         archive.unlink()  # as large as the modules of its kernel
+    return GUEST / "kernels" / kernel
 
 
 def build(kernel, batch):
@@ -297,10 +297,7 @@ def build(kernel, batch):
         for mutant in [m for m in batch if m.number in bad]:
             batch.remove(mutant)
             yield mutant, "not ok", "DOES NOT BUILD"
-    copy = WORK / "next"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(WORK / "kernels" / kernel, copy)
-    boot(kernel, copy)
+    shutil.copytree(WORK / "kernels" / kernel, make_room(kernel))
 
 
 def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
@@ -418,13 +415,13 @@ def test(mutant):
 
 
 def build_alone(mutant):
+    """Put its kernel where the guests find it, or return what is wrong."""
     unmutate()
     root = WORK if mutant.module else TREE
-    to = WORK / "next"
-    shutil.rmtree(to, ignore_errors=True)
     if not mutant.apply(root):
-        return f"DOES NOT APPLY to {root.relative_to(BUILD.parent) if BUILD.parent in root.parents else root}"
-    code, out = kernel_sh("again", mutant.runs[0][0], to, *([] if mutant.module else mutant.files))
+        return f"DOES NOT APPLY to {root.relative_to(BUILD.parent)}"
+    kernel = mutant.runs[0][0]
+    code, out = kernel_sh("again", kernel, make_room(kernel), *([] if mutant.module else mutant.files))
     return f"DOES NOT BUILD: {out.strip()[-300:]}" if code else None
 
 
@@ -442,15 +439,9 @@ def test_batch(kernel, batch, pool):
     unmutate()
     if kernel_sh("build", kernel)[0]:
         die(f"the kernel does not build: {WORK}/kernels/{kernel}.log")
-    # While one is tested, the next one is built.
-    with concurrent.futures.ThreadPoolExecutor(1) as builder:
-        wrong = builder.submit(build_alone, alone[0])
-        for mutant, following in zip(alone, [*alone[1:], None]):
-            verdict = wrong.result()
-            if not verdict:
-                boot(kernel, WORK / "next")
-            wrong = following and builder.submit(build_alone, following)
-            yield (mutant, "not ok", verdict) if verdict else test(mutant)
+    for mutant in alone:
+        wrong = build_alone(mutant)
+        yield (mutant, "not ok", wrong) if wrong else test(mutant)
 
 
 def prepare():

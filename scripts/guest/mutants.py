@@ -134,22 +134,19 @@ def tree_files():
 def tests_of(suite, words):
     """The programs that these arguments name, and those that they start as /suites/SUITE/NAME, /programs/NAME,
     /kselftest/mm/NAME or by /guest/kunit."""
-    exists = lambda name: name[5:] in tree_files() if name[:5] == "tree/" else (TOP / name).is_file()
-    found = [f"selftests/suites/{suite}/run"]
-    names = [f"selftests/{folder}/{word}" for word in re.split("[ :,]+", " ".join(words)) for folder in (f"suites/{suite}", "programs")]
-    n = 0
-    while names or n < len(found):
-        for name in (name + end for name in names for end in ("", ".c", ".py")):
-            if name not in found and exists(name):
-                found.append(name)
-        names = []
-        if n < len(found):
-            text = contents(found[n])
-            names = sorted("selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
-                           for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text))
+    found, names = set(), [f"selftests/suites/{suite}/run"]
+    names += [f"selftests/{folder}/{word}" for word in re.split("[ :,]+", " ".join(words)) for folder in (f"suites/{suite}", "programs")]
+    while names:
+        name = names.pop()
+        for file in {name, name + ".c", name + ".py"} - found:
+            if not (file[5:] in tree_files() if file[:5] == "tree/" else (TOP / file).is_file()):
+                continue
+            found.add(file)
+            text = contents(file)
+            names += ["selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
+                      for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text)]
             for kunit in re.findall("/guest/kunit ([a-z_]+)", text):
-                names += ["tree/" + file for file in tree_files() if file.endswith(f"/{kunit}.c")]
-        n += 1
+                names += ["tree/" + f for f in tree_files() if f.endswith(f"/{kunit}.c")]
     return found
 
 
@@ -157,7 +154,7 @@ def mutant_id(mutant):
     # Its description, the places of its hunks, and comments beside them do not count.
     parts = re.findall(r"^(?:Suite|Run|Killed-by|Survives|Hangs):.*|^(?! \s*(?:/?\*|//))[-+ ].*", mutant.text, re.M)
     files = {f if mutant.module else f"tree/{f}" for f in mutant.files}
-    files |= set(tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]]))
+    files |= tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]])
     return hashlib.sha256("\n".join(parts + [contents(f) for f in sorted(files)]).encode()).hexdigest()[:16]
 
 
@@ -315,31 +312,25 @@ def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
 def joined(runs):
     """Join runs that differ only in the tests that they name (-t TEST or PART:TEST,...) to one with all of these tests."""
     tests = {}
-    for suite, kernel, topology, *args in runs:
-        part, names, rest = "", [], []
-        words = iter(args)
-        for word in words:
-            if word == "-t":
-                names.append(next(words))
-            elif word == args[-1] and re.fullmatch("[^:]+:[^:]+", word):
-                part, _, listed = word.partition(":")
-                names += listed.split(",")
-            else:
-                rest.append(word)
-        found = tests.setdefault((suite, kernel, topology, *rest, part), [])
-        found += [name for name in names if name not in found]
-    for (*run, part), names in tests.items():
+    for run in runs:
+        words = " ".join(run)
+        rest, names = re.sub(r" -t \S+", "", words), re.findall(r" -t (\S+)", words)
+        part = re.search(r" [^ :]+:([^ :]+)$", rest)
         if part:
-            yield [*run, f"{part}:{','.join(names)}"]
+            rest, names = rest[:part.start(1)], names + part[1].split(",")
+        tests.setdefault(rest, {}).update(dict.fromkeys(names))
+    for rest, names in tests.items():
+        if rest.endswith(":"):
+            yield (rest + ",".join(names)).split()
         else:
+            options = [word for name in names for word in ("-t", name)]
             # The kernel takes at most 32 arguments for init, so at most ten times -t.
-            for i in range(0, max(1, len(names)), 10):
-                yield [*run, *(word for name in names[i:i + 10] for word in ("-t", name))]
+            for i in range(0, max(1, len(options)), 20):
+                yield [*rest.split(), *options[i:i + 20]]
 
 
 def unmutated_passes(runs, pool):
     runs = [run for run in joined(runs) if os.environ.get("FRESH") or not (CACHE / "mutants" / unmutated_id(run)).exists()]
-    done = 0
 
     def one(n, run):
         folder = RESULTS / "unmutated" / "-".join([*run[:3], str(n)]).replace("/", "-")
@@ -348,8 +339,7 @@ def unmutated_passes(runs, pool):
             die(f"the unmutated kernel fails, fix that first: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
         (CACHE / "mutants" / unmutated_id(run)).touch()
         return (folder / "conclusion.txt").read_text().strip()
-    for conclusion in pool.map(one, range(1, len(runs) + 1), runs):
-        done += 1
+    for done, conclusion in enumerate(pool.map(one, range(1, len(runs) + 1), runs), 1):
         step(f"unmutated {done}/{len(runs)}: {conclusion}")
 
 

@@ -71,44 +71,41 @@ keeping = threading.Lock()
 class Mutant:
     def __init__(self, path):
         self.name, self.path, self.text = path.stem, path, path.read_text()
-        head = self.text.split("\n--- ")[0]
         self.headers = {}
-        for key, value in re.findall(r"^([A-Z][a-z-]+): *(.*)$", head, re.M):
+        for key, value in re.findall(r"^([A-Z][a-z-]+): *(.*)$", self.text.split("\n--- ")[0], re.M):
             self.headers.setdefault(key, []).append(value)
         self.files = re.findall(r"^\+\+\+ b/(.*)", self.text, re.M)
-        self.suite = self.headers.get("Suite", ["hmm"])[0]
+        self.suite = self.first("Suite", "hmm")
         self.runs = [run.split() for run in self.headers.get("Run", [])]
         self.module = "Module" in self.headers
-        self.expected = self.headers.get("Killed-by", [""])[0].split()
-        self.survives = self.headers.get("Survives", [None])[0]
+        self.expected = self.first("Killed-by").split()
+        self.survives = self.first("Survives")
         self.hangs = "Hangs" in self.headers
         self.number = None
 
+    def first(self, key, default=""):
+        return self.headers.get(key, [default])[0]
+
     def check(self, subjects):
-        head, wrong = self.headers, None
-        if self.module:
-            if not (TOP / "selftests/modules" / head["Module"][0]).is_dir():
-                wrong = f"no such driver: {head['Module'][0]}"
-        elif "Base" in head:
-            if not (UPSTREAM / head["Base"][0]).is_file():
-                wrong = f"no such file in build/tree: {head['Base'][0]}"
-        elif head.get("Patch", [""])[0] not in subjects:
-            wrong = f"no such patch in build/tree: {head.get('Patch', [''])[0]}"
-        if not os.access(TOP / "selftests/suites" / self.suite / "run", os.X_OK):
-            wrong = f"no suite {self.suite} that runs in a guest"
-        elif not self.runs:
-            wrong = "no line Run:"
-        elif len(head.get("Killed-by", [])) + len(head.get("Survives", [])) != 1:
-            wrong = "one line Killed-by: or one Survives: is needed"
-        elif len({run[0] for run in self.runs}) > 1:
-            wrong = "runs of more than one kernel"
-        for kernel, topology, *_ in self.runs:
-            if kernel in ("unpatched", "feature"):
-                wrong = f"the source of the kernel {kernel} is not build/tree, which mutants break"
-            elif not (TOP / "selftests/topologies" / topology).is_file():
-                wrong = f"no topology {topology}"
-        if wrong:
-            die(f"{self.path}: {wrong}")
+        selftests = TOP / "selftests"
+        module, base, patch = map(self.first, ("Module", "Base", "Patch"))
+        kernels, topologies = ({run[i] for run in self.runs} for i in (0, 1))
+        killed, survives = (len(self.headers.get(key, [])) for key in ("Killed-by", "Survives"))
+        for wrong, why in (
+                (module and not (selftests / "modules" / module).is_dir(), f"no such driver: {module}"),
+                (base and not (UPSTREAM / base).is_file(), f"no such file in build/tree: {base}"),
+                (not module and not base and patch not in subjects, f"no such patch in build/tree: {patch}"),
+                (not os.access(selftests / "suites" / self.suite / "run", os.X_OK),
+                 f"no suite {self.suite} that runs in a guest"),
+                (not self.runs, "no line Run:"),
+                (killed + survives != 1, "one line Killed-by: or one Survives: is needed"),
+                (len(kernels) > 1, "runs of more than one kernel"),
+                *((kernel in ("unpatched", "feature"),
+                   f"the source of the kernel {kernel} is not build/tree, which mutants break") for kernel in kernels),
+                *((not (selftests / "topologies" / topology).is_file(), f"no topology {topology}")
+                  for topology in topologies)):
+            if wrong:
+                die(f"{self.path}: {why}")
 
     def apply(self, where):
         return call(["git", "-C", where, "apply", self.path], GIT_CEILING_DIRECTORIES=where.parent)[0] == 0

@@ -24,8 +24,7 @@ says what is broken. The header lines are
                                      notice
 
 All runs of a mutant use the same kernel. After a run that kills the mutant, the others
-are left out. A run should name the tests that must notice, because other tests only
-take time.
+are left out.
 
 One kernel has all mutants that change only the bodies of functions: each such function
 once for each mutant. The boot parameter hmm_mutant=K selects one, 0 none. JOBS guests
@@ -35,10 +34,8 @@ runs name. All is built in build/mutants, a clone of build/tree with its own ker
 Results are in results/mutants/NAME. A run that reaches a time limit is repeated once
 with double limits, unless the mutant has a line Hangs.
 
-You may stop the script at any time. It continues where it stopped, because verdicts
-are kept in selftests/mutants/verdicts (commit them). selftests/README.md says when a
-mutant is repeated; FRESH=1 repeats all. The last line is "N passed, N failed, N
-skipped" for all mutants.
+selftests/README.md says when a mutant is repeated; FRESH=1 repeats all. The last line is
+"N passed, N failed, N skipped" for all mutants. Exit 1 if one failed.
 """
 import concurrent.futures
 import fcntl

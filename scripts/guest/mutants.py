@@ -78,7 +78,7 @@ class Mutant:
         self.expected = self.first("Killed-by").split()
         self.survives = self.first("Survives")
         self.hangs = "Hangs" in self.headers
-        self.number = None
+        self.number = self.id = None
 
     def first(self, key, default=""):
         return self.headers.get(key, [default])[0]
@@ -129,7 +129,8 @@ def tests_of(suite, words):
     """The programs that these arguments name, and those that they start as /suites/SUITE/NAME, /programs/NAME,
     /kselftest/mm/NAME or by /guest/kunit."""
     found, names = set(), [f"selftests/suites/{suite}/run"]
-    names += [f"selftests/{folder}/{word}" for word in re.split("[ :,]+", " ".join(words)) for folder in (f"suites/{suite}", "programs")]
+    for word in re.split("[ :,]+", " ".join(words)):
+        names += [f"selftests/suites/{suite}/{word}", f"selftests/programs/{word}"]
     while names:
         name = names.pop()
         for file in {name, name + ".c", name + ".py"} - found:
@@ -169,12 +170,12 @@ def kept():
     return {row[0]: row[1:] for row in (line.split(" ", 2) for line in VERDICTS.read_text().splitlines())}
 
 
-def keep(mutant, before, verdict):
+def keep(mutant, verdict):
     """Record the verdict, unless its inputs changed meanwhile."""
     with keeping:
         contents.cache_clear()
-        if mutant_id(mutant) == before:
-            rows = {**kept(), mutant.name: [before, verdict]}
+        if mutant_id(mutant) == mutant.id:
+            rows = {**kept(), mutant.name: [mutant.id, verdict]}
             temporary = VERDICTS.with_suffix(".new")
             temporary.write_text("".join(" ".join([name, *rows[name]]) + "\n" for name in sorted(rows)))
             temporary.rename(VERDICTS)
@@ -356,14 +357,12 @@ def killers(folder, hangs):
 
 
 def some(tests):
-    rest = [tests[1] if len(tests) == 2 else f"and {len(tests) - 1} more"] if tests[1:] else []
-    return ", ".join(tests[:1] + rest)
+    return ", ".join(tests) if len(tests) < 3 else f"{tests[0]}, and {len(tests) - 1} more"
 
 
 def test(mutant):
     """Return "ok" or "not ok", and the verdict."""
-    before = ids[mutant.name]
-    out = RESULTS / f".{mutant.name}"
+    out = RESULTS / mutant.name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     shutil.copy(mutant.path, out)
@@ -392,9 +391,7 @@ def test(mutant):
     else:
         result = "ok", f"survives: {mutant.survives}"
     (out / "conclusion.txt").write_text(result[1] + "\n")
-    keep(mutant, before, ": ".join(result))
-    shutil.rmtree(RESULTS / mutant.name, ignore_errors=True)
-    out.rename(RESULTS / mutant.name)
+    keep(mutant, ": ".join(result))
     return mutant, *result
 
 
@@ -430,15 +427,14 @@ def test_batch(kernel, batch, pool):
 
 def prepare():
     """build/mutants: the series as it is committed in build/tree. Unchanged files keep their time stamps."""
-    global lock
     if not (UPSTREAM / ".git").is_dir():
         die(f"no {UPSTREAM}: run make tree")
     for folder in (WORK, RESULTS, CACHE / "mutants"):
         folder.mkdir(parents=True, exist_ok=True)
     VERDICTS.touch()
-    lock = (WORK / "lock").open("w")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It is open, and locked, until the script ends.
+        fcntl.flock(os.open(WORK / "lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         die(f"{WORK} is in use by another mutants.py")
     if not (TREE / ".git").is_dir():
@@ -454,9 +450,6 @@ def prepare():
     git(TREE, "clean", "-q", "-f", "-d")
     if git(UPSTREAM, "status", "--porcelain"):
         step("mutants: build/tree has edits that are not committed: left out")
-    base = WORK / "base"
-    base.unlink(missing_ok=True)
-    base.symlink_to("../base")
     unmutate()
     # The guests need the headers of the series.
     series = git(TREE, "rev-parse", "HEAD^{tree}")
@@ -488,10 +481,10 @@ def main():
     subjects = {" ".join(part.strip() for part in row.split("\x01")) for row in log.split("\x00")}
     for mutant in mutants.values():
         mutant.check(subjects)
+        mutant.id = mutant_id(mutant)
 
-    ids.update((name, mutant_id(mutant)) for name, mutant in mutants.items())
     before = {} if os.environ.get("FRESH") else {
-        name: verdict for name, (id_, verdict) in kept().items() if ids.get(name) == id_}
+        name: verdict for name, (id_, verdict) in kept().items() if name in mutants and mutants[name].id == id_}
     todo = [m for name, m in mutants.items() if name not in before]
     step(f"mutants: {len(before)} done before, {len(todo)} to do")
     results = []
@@ -500,13 +493,12 @@ def main():
         results.append(result)
         if result != "ok":
             step(f"{len(results)}/{len(mutants)}, before: {name}: {what}")
-    tested, began = 0, time.time()
+    began = time.time()
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for kernel in dict.fromkeys(m.runs[0][0] for m in todo):
             for mutant, result, verdict in test_batch(kernel, [m for m in todo if m.runs[0][0] == kernel], pool):
-                tested += 1
                 results.append(result)
-                left = (time.time() - began) / tested * (len(todo) - tested) / 60
+                left = (time.time() - began) / (len(results) - len(before)) * (len(mutants) - len(results)) / 60
                 step(f"{len(results)}/{len(mutants)}, {left:.0f} min left: {mutant.name}: {verdict}")
     unmutate()
     failed = results.count("not ok")
@@ -514,6 +506,5 @@ def main():
     return FAIL if failed else 0
 
 
-ids, lock = {}, None
 if __name__ == "__main__":
     sys.exit(main())

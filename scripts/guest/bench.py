@@ -53,16 +53,15 @@ def measure(groups):
     step(f"bench: {len(runs)} boots, QEMU with TCG (no KVM), {JOBS} side by side")
     shutil.rmtree(OUT / "runs", ignore_errors=True)
 
-    def one(run):
-        folder = OUT / "runs" / "-".join(map(str, run))
-        _, kernel, topology, group = run
+    def one(boot, kernel, topology, group):
+        folder = OUT / "runs" / f"{boot}-{kernel}-{topology}-{group}"
         # One nanosecond is one instruction here. Calibration of the APIC timer would take longer than the rest of the boot, and fail.
         if vm(folder, "cost", kernel, topology, group, append="noapictimer"):
             die(f"could not measure: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
         return folder
     folders = []
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(one, run) for run in runs]):
+        for future in concurrent.futures.as_completed([pool.submit(one, *run) for run in runs]):
             folders.append(future.result())
             step(f"{len(folders)}/{len(runs)} {(folders[-1] / 'conclusion.txt').read_text().strip()}")
     return sorted(folders)

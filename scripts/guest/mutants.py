@@ -413,11 +413,8 @@ def test_batch(kernel, batch, pool):
     step(f"{kernel}: {len(together)} mutants in one kernel, {len(alone)} built one by one")
     for future in concurrent.futures.as_completed([pool.submit(test, m) for m in together]):
         yield future.result()
-    if not alone:
-        return
-    unmutate()
-    if kernel_sh("build", kernel)[0]:
-        die(f"the kernel does not build: {WORK}/kernels/{kernel}.log")
+    if alone:
+        list(build(kernel, []))  # without a mutant: only what depends on one is built again
     for mutant in alone:
         wrong = build_alone(mutant)
         yield (mutant, "not ok", wrong) if wrong else test(mutant)
@@ -483,12 +480,10 @@ def main():
         name: verdict for name, (id_, verdict) in kept().items() if name in mutants and mutants[name].id == id_}
     todo = [m for name, m in mutants.items() if name not in before]
     step(f"mutants: {len(before)} done before, {len(todo)} to do")
-    results = []
+    results = [verdict.partition(": ")[0] for verdict in before.values()]
     for name, verdict in before.items():
-        result, _, what = verdict.partition(": ")
-        results.append(result)
-        if result != "ok":
-            step(f"{len(results)}/{len(mutants)}, before: {name}: {what}")
+        if verdict.startswith("not ok: "):
+            step(f"before: {name}: {verdict.removeprefix('not ok: ')}")
     began = time.time()
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for kernel in dict.fromkeys(m.runs[0][0] for m in todo):

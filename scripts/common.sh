@@ -104,13 +104,6 @@ base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"
 }
 
-# run_word FILE SUITE ARGUMENT...: the second word of the line for this first argument in selftests/suites/SUITE/FILE
-run_word() {
-	local list=$TOP/selftests/suites/$2/$1
-	[ $# -gt 2 ] && [ -f "$list" ] &&
-		awk -v run="$3" '{ sub(/#.*/, "") } $1 == run { print $2; found = 1 } END { exit !found }' "$list"
-}
-
 # kgit DIR ARG...: git in one of our trees, without the user's configuration, which could change commit ids and patches.
 kgit() {
 	GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 \

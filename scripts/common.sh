@@ -221,23 +221,12 @@ results_dir() {
 	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
 }
 
-# attend COMMAND...: run it as a process group of its own, so that an interrupt ends all of it at once
-attended=
+# attend COMMAND...: run it as a process group of its own, all of which scratch ends at an interrupt
 attend() {
-	local rc=0
 	set -m
 	"$@" </dev/null &
-	attended=$!
 	set +m
-	wait "$attended" || rc=$?
-	attended=
-	return "$rc"
-}
-
-# end_attended: for the trap of a script that calls attend
-end_attended() {
-	[ -z "$attended" ] || kill -- "-$attended" 2>/dev/null || true
-	[ -z "$attended" ] || wait "$attended" || true
+	wait $!
 }
 
 # lock FD FILE WHAT: take the lock for WHAT, and hold it until FD is closed
@@ -249,7 +238,7 @@ lock() {
 	}
 }
 
-# scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and a command of attend is ended.
+# scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and background jobs are ended.
 scratch() {
 	tmp=''
 	trap end_scratch EXIT
@@ -262,19 +251,14 @@ scratch() {
 
 # end_scratch: for scripts whose trap does more than that of scratch
 end_scratch() {
-	trap '' HUP INT TERM
-	end_attended
-	end_jobs
-	rm -rf "$tmp"
-}
-
-# end_jobs: end all background jobs. Each is a process group of its own (set -m).
-end_jobs() {
 	local pid
+	trap '' HUP INT TERM
+	# Each job is a process group of its own (set -m).
 	for pid in $(jobs -p); do
 		kill -- "-$pid" 2>/dev/null || true
 	done
 	wait
+	rm -rf "$tmp"
 }
 
 # bench_id: a hash of everything in this repository and on this machine that can change the result of a run, except its

@@ -53,11 +53,12 @@ arguments() {
 	[[ $# -ge $least && $# -le $most && ${1:-} != -* ]] || wrong_usage
 }
 
-# step MESSAGE: print progress, with the time since the command began.
+# When the command began
+export STARTED=${STARTED:-$EPOCHSECONDS}
+
+# step MESSAGE: print progress, with the time since then
 step() {
-	: "${STARTED:=$(date +%s)}"
-	export STARTED
-	local t=$(($(date +%s) - STARTED))
+	local t=$((EPOCHSECONDS - STARTED))
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
 }
 
@@ -65,7 +66,7 @@ step() {
 took() {
 	local times=$BUILD/times
 	[ "$(head -n 1 "$times" 2>/dev/null)" = "$STARTED" ] || echo "$STARTED" >"$times"
-	[ $# -eq 0 ] || printf '%s\t%s\n' $(($(date +%s) - $2)) "$1" >>"$times"
+	[ $# -eq 0 ] || printf '%s\t%s\n' $((EPOCHSECONDS - $2)) "$1" >>"$times"
 }
 
 # expanded PATH: the path without ~, which some shells leave in VARIABLE=~/dir
@@ -273,9 +274,4 @@ bench_id() {
 		gcc --version
 		"$("$TOP/scripts/build/tool.sh" qemu)" --version
 	} | sha256sum | cut -c -64
-}
-
-# time_left BEGAN DONE ALL: an estimate from the time that DONE of ALL took since BEGAN
-time_left() {
-	echo "about $((($(date +%s) - $1) * ($3 - $2) / $2 / 60)) min left"
 }

@@ -45,10 +45,7 @@ suites_wanted=${1:-} topologies_wanted=${2:-}
 suites=$TOP/selftests/suites
 jobs=${JOBS:-$(nproc)}
 list=${LIST:-runs}
-[ -n "$kernels_only" ] || {
-	step "test: begin" 2>/dev/null # the clock
-	took
-}
+[ -n "$kernels_only" ] || took
 
 # wanted VALUE LIST: is LIST empty, or does it contain VALUE?
 wanted() { [ -z "$2" ] || [[ " $2 " == *" $1 "* ]]; }
@@ -189,7 +186,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	return "$rc"
 }
 
-folders=() finished=0 broken=0 ids=() before=() since=$(date +%s)
+folders=() finished=0 broken=0 ids=() before=() since=$EPOCHSECONDS
 declare -A running=() began=()
 finish() {
 	local pid rc=0 n dir line words left=''
@@ -209,7 +206,8 @@ finish() {
 		line="${todo[n]}: could not run"
 		lost "$dir" "$(tail -n 1 "$tmp/$n.out")" "${words[@]}"
 	fi
-	[ "$list" != soak ] || left=", $(time_left "$since" $((finished - ${#before[@]})) $((${#todo[@]} - ${#before[@]}))):"
+	[ "$list" != soak ] ||
+		left=", about $(((EPOCHSECONDS - since) * (${#todo[@]} - finished) / (finished - ${#before[@]}) / 60)) min left:"
 	step "$finished/${#todo[@]}$left $line"
 	[ "$rc" -eq 0 ] || cat "$tmp/$n.out" >&2
 }
@@ -238,7 +236,7 @@ for n in "${!todo[@]}"; do
 	[ ${#todo[@]} -gt 12 ] || step "started: ${todo[n]}"
 	job "${words[@]}" >"$tmp/$n.out" 2>&1 </dev/null &
 	running[$!]=$n
-	began[$n]=$(date +%s)
+	began[$n]=$EPOCHSECONDS
 done
 while [ ${#running[@]} -gt 0 ]; do
 	finish

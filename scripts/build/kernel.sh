@@ -17,13 +17,6 @@
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 
-# Files of tools/testing/selftests/mm that the guest needs beside the program hmm-tests.
-mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
-# Folders of tools/testing/selftests whose scripts the guest runs. The scripts of rdma source the helpers of the other one.
-script_folders=(rdma kselftest)
-# The only modules of the kernel "feature", the same as in selftests/suites/{table,hmm}/manifest.
-feature_modules=(lib/test_hmm.ko)
-
 arguments 2 999 '' "$@"
 verb=$1 kernel=$2 src=$BUILD/tree
 [ "$verb-$#" = build-2 ] || { [ "$verb" = again ] && [ $# -ge 3 ]; } || wrong_usage
@@ -123,10 +116,10 @@ make_kernel() {
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
 	if [ "$kernel" = feature ]; then
+		# The only module, the same as in selftests/suites/{table,hmm}/manifest. modules_install reads modules.order.
 		kmake bzImage
-		kmake "${feature_modules[@]}"
-		# modules_install reads this file.
-		printf '%s\n' "${feature_modules[@]/%.ko/.o}" >"$out/modules.order"
+		kmake lib/test_hmm.ko
+		echo lib/test_hmm.o >"$out/modules.order"
 	else
 		kmake bzImage modules
 	fi
@@ -243,15 +236,15 @@ selftests() {
 		die -c "$EX_FAIL" "$kernel: selftests/mm/hmm-tests does not build, the whole log is $log"
 	}
 	install -s "$work/hmm-tests" "$new/kselftest/mm"
-	# shellcheck disable=SC2068 # patterns
-	(cd "$mm" && install ${mm_files[@]} "$new/kselftest/mm")
+	(cd "$mm" && install test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh "$new/kselftest/mm")
 	# The list for run_kselftest.sh, with only those tests that are installed here.
 	{
 		make -s --no-print-directory -C "$mm" OUTPUT="$work" COLLECTION=mm emit_tests >"$work/list" 2>>"$log" </dev/null &&
 			(cd "$new/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$new/kselftest/kselftest-list.txt"
 	} || die -c "$EX_FAIL" "$kernel: selftests/mm lists no test, the whole log is $log"
 	install "$src/tools/testing/selftests/run_kselftest.sh" "$new/kselftest"
-	for p in "${script_folders[@]}"; do
+	# The scripts of rdma source the helpers of the other one.
+	for p in rdma kselftest; do
 		mkdir "$new/kselftest/$p"
 		install "$src/tools/testing/selftests/$p"/*.sh "$new/kselftest/$p"
 	done

@@ -78,8 +78,7 @@ messages() {
 		END { flush(running == "" ? "-" : running) }'
 }
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+scratch "${TMPDIR:-/tmp}"
 patterns "$deny" >"$tmp/deny"
 patterns "$allow" >"$tmp/allow"
 [ -s "$tmp/deny" ] || die "cannot scan: no pattern in $deny"

@@ -35,6 +35,9 @@ export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMEST
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 export LC_ALL=C
 
+# objects: how many were built
+objects() { grep -cE '^  (CC|AS|LD|AR) ' "$log" || true; }
+
 # kmake ARG...: run make in $src for $out. The output goes to $log, and a line of progress is printed now and then.
 kmake() {
 	local seconds=0 rc=0 make
@@ -52,7 +55,7 @@ kmake() {
 		sleep 1
 		seconds=$((seconds + 1))
 		[ $((seconds % 20)) -ne 0 ] ||
-			step "$kernel: $(grep -cE '^  (CC|AS|LD|AR) ' "$log" || true) objects, $(tail -n 1 "$log" | cut -c 1-60)"
+			step "$kernel: $(objects)${total:+ of about $total} objects, $(tail -n 1 "$log" | cut -c 1-60)"
 	done
 	wait "$make" || rc=$?
 	[ "$rc" -eq 0 ] || {
@@ -112,11 +115,16 @@ make_kernel() {
 	! up_to_date || return 0
 
 	need_space "$BUILD" 1
-	local begin=$EPOCHSECONDS
+	local begin=$EPOCHSECONDS total='' record=/dev/null
+	# The number of objects is known from the last build that began with none.
+	[ -d "$out/kernel" ] || {
+		record=$CACHE/objects-$kernel
+		total=$(cat "$record" 2>/dev/null) || true
+	}
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
 	if [ "$kernel" = feature ]; then
-		# The only module, the same as in selftests/suites/{table,hmm}/manifest. modules_install reads modules.order.
+		# The only module, the same as in selftests/suites/{p2p-table,hmm}/manifest. modules_install reads modules.order.
 		kmake bzImage
 		kmake lib/test_hmm.ko
 		echo lib/test_hmm.o >"$out/modules.order"
@@ -124,6 +132,7 @@ make_kernel() {
 		kmake bzImage modules
 	fi
 
+	objects >"$record"
 	step "$kernel: installing"
 	new=$tmp/new
 	mkdir "$new"

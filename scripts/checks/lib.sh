@@ -6,7 +6,6 @@
 #   PATCHES   the same as patches, with the file series
 #   OUT       a folder for details
 #   ONLY      files of this project to check; all if empty
-# A check prints one line; exit 0 passed, 250 passed with a warning, else failed.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 set -euo pipefail

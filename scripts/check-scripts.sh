@@ -22,12 +22,7 @@ rc=0
 wrong() {
 	! grep . >&2 || rc=$EX_FAIL
 }
-mapfile -t scripts < <(git ls-files -- "$@" | grep -v '^patches/' | while IFS= read -r f; do
-	case $f in
-	*.sh) echo "$f" ;;
-	*) [ ! -f "$f" ] || ! head -n 1 "$f" | grep -E '^#!.*[/ ](ba|busybox )?sh( |$)' >/dev/null || echo "$f" ;;
-	esac
-done)
+mapfile -t scripts < <(git ls-files -- "$@" | grep -v '^patches/' | xargs -r -d '\n' shfmt -f)
 if [ "${#scripts[@]}" -gt 0 ]; then
 	shellcheck "${scripts[@]}" || rc=$EX_FAIL
 	shfmt -d "${scripts[@]}" || rc=$EX_FAIL

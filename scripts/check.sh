@@ -190,26 +190,21 @@ one() {
 }
 
 series=$(sed -n '1s,/.*,,p' "$PATCHES/series")
-declare -i passed=0 warnings=0 failed=0 said=0
-declare -A running=() codes=()
-# finish: wait for one check, then print the lines of those that have ended, in order
+declare -i passed=0 warnings=0 failed=0
+declare -A running=()
+# finish: wait for one check, and print its line
 finish() {
 	local pid rc=0 name state
 	wait -n -p pid || rc=$?
-	codes[${running[$pid]}]=$rc
+	name=${running[$pid]}
 	unset "running[$pid]"
-	while [ "$said" -lt ${#names[@]} ]; do
-		name=${names[said]} rc=${codes[${names[said]}]:-}
-		case $rc in
-		'') break ;;
-		0) passed+=1 state=pass ;;
-		250) warnings+=1 state=warning ;;
-		*) failed+=1 state=FAIL ;;
-		esac
-		[ -s "$tmp/$name/line" ] || echo "check.sh itself failed, with status $rc" >"$tmp/$name/line"
-		printf '%-14s %-8s %s\n' "$name" "$state" "$(cat "$tmp/$name/line")" | tee -a "$tmp/summary"
-		said+=1
-	done
+	case $rc in
+	0) passed+=1 state=pass ;;
+	250) warnings+=1 state=warning ;;
+	*) failed+=1 state=FAIL ;;
+	esac
+	[ -s "$tmp/$name/line" ] || echo "check.sh itself failed, with status $rc" >"$tmp/$name/line"
+	printf '%-14s %-8s %s\n' "$name" "$state" "$(cat "$tmp/$name/line")" | tee -a "$tmp/summary"
 }
 
 # Each check is a process group, so that all of it ends with this script.
@@ -228,9 +223,6 @@ done
 while [ ${#running[@]} -gt 0 ]; do
 	finish
 done
-{
-	cat "$tmp/summary"
-	echo "$passed passed, $warnings with a warning, $failed failed"
-} >"$results/summary.txt"
-tail -n 1 "$results/summary.txt"
+echo "$passed passed, $warnings with a warning, $failed failed" | tee -a "$tmp/summary"
+mv "$tmp/summary" "$results/summary.txt"
 [ "$failed" -eq 0 ] || exit "$EX_FAIL"

@@ -53,11 +53,12 @@ arguments() {
 	[[ $# -ge $least && $# -le $most && ${1:-} != -* ]] || wrong_usage
 }
 
-# step MESSAGE: print progress, with the time since the command began.
+# When the command began
+export STARTED=${STARTED:-$EPOCHSECONDS}
+
+# step MESSAGE: print progress, with the time since then
 step() {
-	: "${STARTED:=$(date +%s)}"
-	export STARTED
-	local t=$(($(date +%s) - STARTED))
+	local t=$((EPOCHSECONDS - STARTED))
 	printf '[%3d:%02d] %s\n' $((t / 60)) $((t % 60)) "$*" >&2
 }
 
@@ -65,7 +66,7 @@ step() {
 took() {
 	local times=$BUILD/times
 	[ "$(head -n 1 "$times" 2>/dev/null)" = "$STARTED" ] || echo "$STARTED" >"$times"
-	[ $# -eq 0 ] || printf '%s\t%s\n' $(($(date +%s) - $2)) "$1" >>"$times"
+	[ $# -eq 0 ] || printf '%s\t%s\n' $((EPOCHSECONDS - $2)) "$1" >>"$times"
 }
 
 # expanded PATH: the path without ~, which some shells leave in VARIABLE=~/dir
@@ -102,13 +103,6 @@ with_needs() {
 # base_field KEY: the value of KEY in patches/BASE.
 base_field() {
 	sed -n "s/^$1: *//p" "$PATCHES/BASE"
-}
-
-# run_word FILE SUITE ARGUMENT...: the second word of the line for this first argument in selftests/suites/SUITE/FILE
-run_word() {
-	local list=$TOP/selftests/suites/$2/$1
-	[ $# -gt 2 ] && [ -f "$list" ] &&
-		awk -v run="$3" '{ sub(/#.*/, "") } $1 == run { print $2; found = 1 } END { exit !found }' "$list"
 }
 
 # kgit DIR ARG...: git in one of our trees, without the user's configuration, which could change commit ids and patches.
@@ -228,23 +222,12 @@ results_dir() {
 	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
 }
 
-# attend COMMAND...: run it as a process group of its own, so that an interrupt ends all of it at once
-attended=
+# attend COMMAND...: run it as a process group of its own, all of which scratch ends at an interrupt
 attend() {
-	local rc=0
 	set -m
 	"$@" </dev/null &
-	attended=$!
 	set +m
-	wait "$attended" || rc=$?
-	attended=
-	return "$rc"
-}
-
-# end_attended: for the trap of a script that calls attend
-end_attended() {
-	[ -z "$attended" ] || kill -- "-$attended" 2>/dev/null || true
-	[ -z "$attended" ] || wait "$attended" || true
+	wait $!
 }
 
 # lock FD FILE WHAT: take the lock for WHAT, and hold it until FD is closed
@@ -256,7 +239,7 @@ lock() {
 	}
 }
 
-# scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and a command of attend is ended.
+# scratch DIR: make a temporary folder there, $tmp. At exit it is removed, and background jobs are ended.
 scratch() {
 	tmp=''
 	trap end_scratch EXIT
@@ -269,19 +252,14 @@ scratch() {
 
 # end_scratch: for scripts whose trap does more than that of scratch
 end_scratch() {
-	trap '' HUP INT TERM
-	end_attended
-	end_jobs
-	rm -rf "$tmp"
-}
-
-# end_jobs: end all background jobs. Each is a process group of its own (set -m).
-end_jobs() {
 	local pid
+	trap '' HUP INT TERM
+	# Each job is a process group of its own (set -m).
 	for pid in $(jobs -p); do
 		kill -- "-$pid" 2>/dev/null || true
 	done
 	wait
+	rm -rf "$tmp"
 }
 
 # bench_id: a hash of everything in this repository and on this machine that can change the result of a run, except its
@@ -296,9 +274,4 @@ bench_id() {
 		gcc --version
 		"$("$TOP/scripts/build/tool.sh" qemu)" --version
 	} | sha256sum | cut -c -64
-}
-
-# time_left BEGAN DONE ALL: an estimate from the time that DONE of ALL took since BEGAN
-time_left() {
-	echo "about $((($(date +%s) - $1) * ($3 - $2) / $2 / 60)) min left"
 }

@@ -37,10 +37,8 @@ command -v dpkg-query >/dev/null ||
 
 mapfile -t packages < <(sed 's/[[:space:]]*#.*//; /^$/d' "$list")
 [ "${#packages[@]}" -gt 0 ] || exit 0
-mapfile -t missing < <(
-	comm -23 <(printf '%s\n' "${packages[@]}" | LC_ALL=C sort) \
-		<(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | LC_ALL=C sort -u)
-)
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p') || true
+mapfile -t missing < <(printf '%s\n' "${packages[@]}" | grep -vxF -e "$installed")
 [ "${#missing[@]}" -gt 0 ] || exit 0
 
 as_root=()

@@ -8,10 +8,9 @@
 #
 # check: says what is there and what is missing, a line each, and what to do.
 # run: runs the steps that fit this machine, as root, and writes the report. A step that
-# has passed is not repeated unless it is named; one that has failed, or was interrupted,
-# is. At the end the command says what to boot for the steps that are left. The same
-# command then goes on.
-# list: prints the steps, with their time and what a failure means (hardware.steps).
+# has passed is not repeated unless it is named. At the end it says what to boot for the
+# steps that are left.
+# list: prints the steps, with their time and what a failure means.
 #
 #   --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau that has
 #                     memory of its own)
@@ -74,14 +73,9 @@ patched() {
 find_config() {
 	local file
 	for file in "$config" "/boot/config-$(uname -r)" "/lib/modules/$(uname -r)/config" /proc/config.gz; do
-		[ -z "$file" ] || [ ! -r "$file" ] || break
-		file=''
+		[ ! -r "$file" ] || break
 	done
-	case $file in
-	'') return 1 ;;
-	*.gz) gunzip -c "$file" ;;
-	*) cat "$file" ;;
-	esac
+	zcat -f "$file" 2>/dev/null
 }
 
 # find_gpu: set PCI, GPU (its driver) and NODE
@@ -91,10 +85,8 @@ find_gpu() {
 	for device in /sys/bus/pci/drivers/{xe,nouveau}/0*; do
 		[ -d "$device/drm" ] || continue
 		# Intel's GPUs on bus 0 have no memory of their own.
-		case ${PCI:-${device##*/}} in
-		????:00:*) [ -n "$PCI" ] || [ "${device%/*}" != /sys/bus/pci/drivers/xe ] || continue ;;
-		esac
-		[ -z "$PCI" ] || [ "${device##*/}" = "$PCI" ] || continue
+		[[ -n $PCI || $device != */xe/????:00:* ]] || continue
+		[ "${PCI:-${device##*/}}" = "${device##*/}" ] || continue
 		PCI=${device##*/} GPU=${device%/*}
 		GPU=${GPU##*/} NODE=/dev/dri/$(cd "$device/drm" && echo renderD*)
 		return
@@ -189,10 +181,6 @@ either() {
 	fi
 }
 
-port_is_up() {
-	grep -q ACTIVE "/sys/class/infiniband/$RDMA/ports/1/state"
-}
-
 check_config() {
 	local have line symbol n=0
 	have=$(find_config) || {
@@ -244,7 +232,8 @@ check() {
 	fi
 	if find_adapter; then
 		good "adapter $RDMA at $NIC, GID $GID, firmware $(cat "/sys/class/infiniband/$RDMA/fw_ver" 2>/dev/null || echo unknown)"
-		either "port 1 of $RDMA" "it is not ACTIVE (rdma link); a loopback plug is enough, InfiniBand needs opensm, too" port_is_up
+		either "port 1 of $RDMA" "it is not ACTIVE (rdma link); a loopback plug is enough, InfiniBand needs opensm, too" \
+			grep -q ACTIVE "/sys/class/infiniband/$RDMA/ports/1/state"
 		either "on-demand paging of $RDMA" "mlx5 has it from ConnectX-4 on; pyverbs must be there, too" odp "$RDMA"
 	else
 		lacks adapter "no RDMA device that is a PCI device (rdma link; for mlx5: modprobe mlx5_ib)"
@@ -417,21 +406,16 @@ mask() {
 }
 
 try() { # FILE COMMAND...
-	local file=$1
-	shift
-	! command -v "$1" >/dev/null || "$@" >"$files/$file" 2>&1 || true
+	! command -v "$2" >/dev/null || "${@:2}" >"$files/$1" 2>&1 || true
 }
 
 machine() {
-	local file
 	echo "repository: $(git -c safe.directory='*' -C "$TOP" rev-parse HEAD 2>/dev/null || echo unknown)"
 	uname -srvm
 	cat /proc/cmdline
 	grep -m 1 'model name' /proc/cpuinfo
-	for file in sys_vendor product_name board_vendor board_name bios_version bios_date; do
-		sed "s/^/$file: /" "/sys/class/dmi/id/$file" 2>/dev/null || true
-	done
-	grep -sH . /sys/module/{xe,nouveau}/parameters/svm_p2p || true
+	grep -s . /sys/class/dmi/id/{sys_vendor,product_name,board_vendor,board_name,bios_version,bios_date} \
+		/sys/module/{xe,nouveau}/parameters/svm_p2p || true
 }
 
 table() {
@@ -471,13 +455,12 @@ report() {
 run() {
 	local step program rc=0
 	[ "$(id -u)" = 0 ] || die "run needs root"
-	mkdir -p "$out"
+	mkdir -p "$out/$(uname -r)"
 	exec {lock}>"$out/lock"
 	flock -n "$lock" || die "another one runs in $out"
 	scratch "$out"
 	trap 'end_scratch; undo' EXIT
 	files=$tmp/hmm-p2p-report
-	mkdir -p "$out/$(uname -r)"
 	find_gpu || true
 	# Asked once, because Python takes seconds to start on a slow machine.
 	! find_adapter || ! odp "$RDMA" || has_odp=yes
@@ -512,16 +495,13 @@ list() {
 	done
 }
 
-verb=${1:-}
-case $verb in
-check | run | list) shift ;;
-*)
-	arguments 1 99 '' "$@"
-	die "not known: $verb (see --help)"
-	;;
-esac
+[[ " $* " != *" --help "* ]] || set -- --help
+arguments 1 99 '' "$@"
+verb=$1
+shift
+[[ $verb =~ ^(check|run|list)$ ]] || die "not known: $verb (see --help)"
 while [ $# -gt 0 ]; do
-	[[ $1 != --* ]] || [ "$1" = --help ] || [ $# -ge 2 ] || die "$1 needs a value"
+	[[ $1 != --* ]] || [ $# -ge 2 ] || die "$1 needs a value"
 	case $1 in
 	--gpu) PCI=$2 ;;
 	--adapter) RDMA=$2 ;;
@@ -532,10 +512,6 @@ while [ $# -gt 0 ]; do
 	--repeat) REPEAT=$2 ;;
 	--kselftest) KSELFTEST=$2 ;;
 	--dir) out=$2 ;;
-	--help)
-		usage
-		exit 0
-		;;
 	--*) die "not known: $1 (see --help)" ;;
 	*)
 		[ "$verb" = run ] || die "$verb takes no $1"

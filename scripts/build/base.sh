@@ -32,7 +32,7 @@ import() {
 		die "$1: its checksum is $sum, but patches/BASE has $sha256: remove the file, or name the right one"
 	kgit "$tmp" init -q --bare import.git
 	"$TOP/scripts/build/tar-to-git.py" "$1" "$version" |
-		kgit "$tmp/import.git" fast-import --quiet | sed 's/^progress/  imported/' >&2
+		kgit "$tmp/import.git" fast-import --quiet
 	[ "$(kgit "$tmp/import.git" rev-parse base)" = "$commit" ] ||
 		die "the import of $1 is not commit $commit of patches/BASE"
 	mv "$tmp/import.git" "$CACHE/$commit.git"

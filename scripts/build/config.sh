@@ -15,13 +15,9 @@ kernel=$1 src=$2 out=$3
 shift 3
 
 dir=$TOP/kernel-config
-names=$(awk -v k="$kernel" '$1 == k { $1 = ""; print }' "$dir/kernels")
-[ -n "$names" ] || die "no kernel '$kernel' in kernel-config/kernels"
+mapfile -t fragments < <(awk -v k="$kernel" -v dir="$dir" '$1 == k { for (i = 2; i <= NF; i++) print dir "/" $i ".config" }' "$dir/kernels")
+[ ${#fragments[@]} -gt 0 ] || die "no kernel '$kernel' in kernel-config/kernels"
 [ -f "$src/Kconfig" ] || die "$src is not a kernel tree"
-fragments=()
-for n in $names; do
-	fragments+=("$dir/$n.config")
-done
 fragments+=("$@")
 for f in "${fragments[@]}"; do
 	[ -f "$f" ] || die "no fragment $f"

@@ -15,8 +15,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 arguments 0 1 --dry-run "$@"
-dry=$opted
-[ -z "$dry" ] || shift
+[ -z "$opted" ] || shift
 config=${1:-/boot/config-$(uname -r)}
 [ -f "$config" ] || die "no $config: name a configuration, such as the file /boot/config-* of your distribution (make deb CONFIG=file)"
 src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config name=-p2p${DEBUG:+-debug}
@@ -48,13 +47,13 @@ needs=$(sed -n '/^Build-Depends:/,/^Homepage:/{/^Homepage:/d; s/^Build-Depends:/
 	"$src/scripts/package/mkdebian" | xargs)
 [ -n "$needs" ] || die "$src/scripts/package/mkdebian names no packages"
 missing=$(dpkg-checkbuilddeps -d "$needs" /dev/null 2>&1 | sed 's/.*: //; s/debhelper-compat ([^)]*)/debhelper/; s/:native//g') || true
-[ -z "$missing" ] || [ -n "$dry" ] || die "missing packages: apt-get install $missing"
-if [ -n "$dry" ]; then
+if [ -n "$opted" ]; then
 	echo "configuration: $out/.config, version $(kmake kernelrelease)"
 	echo "missing packages: ${missing:-none}"
 	echo "would run: make -C $src O=$out LOCALVERSION=$name -j$(nproc) bindeb-pkg"
 	exit
 fi
+[ -z "$missing" ] || die "missing packages: apt-get install $missing"
 need_space "$out" 25
 step "deb: building $(kmake kernelrelease)"
 kmake -j"$(nproc)" bindeb-pkg >"$out/build.log" 2>&1 || {

@@ -7,8 +7,8 @@
 # Prints the path of a cpio archive. Its folder /debian is a small Debian (forky, amd64)
 # with the packages of the file LIST, one per line, and their dependencies. Their
 # versions are those of the date in patches/BASE if snapshot.debian.org answers, and
-# otherwise the newest. mmdebstrap makes the archive; it needs no root if users may
-# have namespaces. The archive stays in the cache until the list or this script changes
+# otherwise the newest. mmdebstrap makes the root; it needs no root if users may have
+# namespaces. The archive stays in the cache until the list or this script changes
 # (60 MB to download, 125 MB of disk). The file .packages beside it lists the versions.
 # Manuals, locales and documentation are left out, except tests.
 set -euo pipefail
@@ -24,7 +24,7 @@ packages=$(sed 's/#.*//' "$1" | xargs | tr ' ' ,)
 key=$({
 	echo "$packages"
 	base_field snapshot
-	cat "$TOP/scripts/build/debian-root.sh" "$TOP/scripts/build/tar-to-cpio.py"
+	cat "$TOP/scripts/build/debian-root.sh"
 } | sha256sum | cut -c 1-16)
 dir=$CACHE/debian
 out=$dir/$key.cpio
@@ -64,12 +64,14 @@ make_root() { # MIRROR
 	local proxy
 	# The only setting of the machine's apt that is used is the proxy. Snapshots expire after a week.
 	proxy=$(apt-config shell proxy Acquire::http::Proxy | sed "s/^proxy='\(.*\)'$/\1/")
+	rm -rf "$tmp/debian"
+	mkdir "$tmp/debian"
 	{
 		mmdebstrap --variant=essential --include="$packages" --components=main --architectures=amd64 --format=tar \
 			--aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Check-Valid-Until "false"' \
 			--aptopt='Acquire::Retries "1"' --aptopt='Acquire::http::Timeout "30"' \
 			${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} --customize-hook="$hook" "$suite" - "$1" 2>&3 </dev/null |
-			"$TOP/scripts/build/tar-to-cpio.py" debian >"$tmp/cpio" 2>"$tmp/convert.log"
+			tar -x -p --no-same-owner --exclude='./dev/*' -C "$tmp/debian" 2>"$tmp/unpack.log"
 	} 3>&1 | tee "$tmp/log" | while IFS= read -r line; do
 		case $line in 'I: '*apt-get* | 'I: '*archives* | 'I: '*packages*) step "debian: ${line#I: }" ;; esac
 	done
@@ -77,13 +79,15 @@ make_root() { # MIRROR
 step "debian: $suite with $packages"
 for mirror in "$(base_field snapshot)" "$(base_field mirror)" ''; do
 	[ -n "$mirror" ] || {
-		{ grep -E '^(E|mmdebstrap):' "$tmp/log" || tail "$tmp/convert.log"; } | sed -n 1p >&2
+		{ grep -E '^(E|mmdebstrap):' "$tmp/log" || tail "$tmp/unpack.log"; } | sed -n 1p >&2
 		die "cannot make a Debian $suite with $packages from $(base_field mirror): is there a network?"
 	}
 	step "debian: from $mirror"
 	! make_root "$mirror" || break
 done
 sed '1,/^packages:$/d; /^end$/,$d' "$tmp/log" >"$dir/$key.packages"
+# Without owners, because all programs in a guest run as root, and without /dev, which is mounted there.
+(cd "$tmp" && find debian | LC_ALL=C sort | cpio -o -H newc -R 0:0 --quiet) >"$tmp/cpio"
 mv "$tmp/cpio" "$out"
 step "debian: $(wc -l <"$dir/$key.packages") packages, $(($(stat -c %s "$out") / 1000000)) MB"
 echo "$out"

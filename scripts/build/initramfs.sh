@@ -2,22 +2,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Build the guest's initramfs for build/kernels/KERNEL, and print the path of this cpio archive.
 #
-# usage: [MANIFEST=file] initramfs.sh KERNEL [LIST]
+# usage: initramfs.sh KERNEL SUITE
 #
-# The archive contains what MANIFEST (default: selftests/guest/manifest) lists. If LIST
-# is given, /debian is a Debian root with the packages in that file (see
-# debian-root.sh). The archive is named after its content, so the same content is built
-# once. It is uncompressed because unpacking takes longer in an emulated guest than
-# compression saves on the host.
+# The archive contains what the file "manifest" of SUITE (or else of selftests/guest)
+# lists. If SUITE has a file "debian", /debian is a Debian root with the packages in that
+# file (see debian-root.sh). The archive is named after its content, so the same content
+# is built once. It is uncompressed because unpacking takes longer in an emulated guest
+# than compression saves on the host.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 
-arguments 1 2 '' "$@"
-debian=
-[ $# -eq 1 ] || debian=$("$TOP/scripts/build/debian-root.sh" "$2")
-kdir=$BUILD/kernels/$1
-manifest=${MANIFEST:-$TOP/selftests/guest/manifest}
+arguments 2 2 '' "$@"
+kdir=$BUILD/kernels/$1 suite=$TOP/selftests/suites/$2 debian=''
 [ -d "$kdir" ] || die "no kernel in $kdir: run 'make' first"
+manifest=$suite/manifest
+[ -f "$manifest" ] || manifest=$TOP/selftests/guest/manifest
+[ ! -f "$suite/debian" ] || debian=$("$TOP/scripts/build/debian-root.sh" "$suite/debian")
 
 out=$BUILD/initramfs
 mkdir -p "$out"
@@ -82,12 +82,6 @@ module() { # NAME [KERNEL...]
 	done
 }
 
-# The programs are static.
-kselftest() {
-	[ -d "$kdir/kselftest" ] || die "$manifest: no $kdir/kselftest: run 'make' first"
-	folder /kselftest "$kdir/kselftest"
-}
-
 # The programs use the ioctls of the patched test_hmm on every kernel.
 programs() { # [NAME...]
 	local c bin header newest=$BUILD/tree/lib/test_hmm_uapi.h
@@ -121,7 +115,7 @@ copy() { # FROM TO
 }
 
 # made PROGRAM TO: add the files that one of our programs writes to the folder that it gets as argument
-made() { # PROGRAM TO
+made() {
 	local dir
 	dir=$(mktemp -d "$tmp/made.XXXXXX")
 	"$TOP/$1" "$dir" || die "$manifest: $1 fails"
@@ -136,7 +130,12 @@ while read -r what args; do
 		file "$args" "$(realpath "$args")"
 		libraries "$args"
 		;;
-	module | kselftest | programs)
+	kselftest)
+		[ -d "$kdir/kselftest" ] || die "$manifest: no $kdir/kselftest: run 'make' first"
+		# The programs are static.
+		folder /kselftest "$kdir/kselftest"
+		;;
+	module | programs)
 		# shellcheck disable=SC2086 # words
 		$what $args
 		;;
@@ -152,11 +151,10 @@ fi
 
 # Mount points, and the folders of all files. In the archive a folder must come before its contents.
 {
-	printf '%s\n' /dev /proc /sys /tmp /root
-	awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list"
-} | sort -u | sed 's/.*/dir & 0755 0 0/' >"$tmp/dirs"
-{
-	cat "$tmp/dirs"
+	{
+		printf '%s\n' /dev /proc /sys /tmp /root
+		awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list"
+	} | sort -u | sed 's/.*/dir & 0755 0 0/'
 	echo "nod /dev/console 0600 0 0 c 5 1"
 	# A program of the host replaces the applet of the same name.
 	sort -u "$list" | awk '!seen[$2]++'
@@ -184,9 +182,6 @@ if [ ! -f "$both" ]; then
 	mv "$tmp/both" "$both"
 fi
 touch "$both"
-# Another run may be about to boot an older archive, so only those that nobody has asked for in half an hour are removed. A glob does
-# not fail if a file vanishes.
-for f in "$out/debian-$1-"*.cpio; do
-	[ "$f" = "$both" ] || [ -z "$(find "$f" -mmin +30 2>/dev/null)" ] || rm -f "$f"
-done
+# Another run may be about to boot an older archive, so only those that nobody has asked for in half an hour are removed.
+find "$out" -maxdepth 1 -ignore_readdir_race -name "debian-$1-*.cpio" -mmin +30 -delete
 echo "$both"

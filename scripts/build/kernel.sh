@@ -2,37 +2,34 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Build a kernel, its modules, and the kernel selftests that the guest runs.
 #
-# usage: kernel.sh build KERNEL...     (the kernels of kernel-config/kernels)
+# usage: kernel.sh build KERNEL     (one of kernel-config/kernels)
 #        kernel.sh again KERNEL DIR FILE...
 #
 # build: builds build/kernels/KERNEL/{bzImage,config,modules/,kselftest/,stamp}, with
 # the drivers of selftests/modules. It builds nothing if source, configuration and
 # compiler are the same as in the file stamp. The log is build/kernels/KERNEL.log. The
 # source of the kernel "unpatched" is build/base. The source of "feature" is
-# build/feature, a clone of build/tree at the tag series/1-hmm-p2p. Of its modules only
-# test_hmm is built: the other tests and drivers need more patches. The source of the
-# others is build/tree as it is, with changes that are not committed.
+# build/feature, a clone of build/tree at the tag series/1-hmm-p2p; of its modules only
+# test_hmm is built. The source of the others is build/tree, uncommitted changes included.
 # again: for mutants.py. The FILEs of the source tree (none: selftests/modules) were
 # edited after the last build. DIR becomes a copy of build/kernels/KERNEL in which only
 # the parts that depend on the FILEs are built again: modules, bzImage or the selftests.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 
-# Files of tools/testing/selftests/mm that the guest needs beside the program hmm-tests.
-mm_files=(test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh)
-# Folders of tools/testing/selftests whose scripts the guest runs. The scripts of rdma source the helpers of the other one.
-script_folders=(rdma kselftest)
-# The only modules of the kernel "feature", the same as in selftests/suites/{table,hmm}/manifest.
-feature_modules=(lib/test_hmm.ko)
-
 arguments 2 999 '' "$@"
-verb=$1
-[ "$verb" = build ] || { [ "$verb" = again ] && [ $# -ge 3 ]; } || wrong_usage
-shift
+verb=$1 kernel=$2 src=$BUILD/tree
+[ "$verb-$#" = build-2 ] || { [ "$verb" = again ] && [ $# -ge 3 ]; } || wrong_usage
+case $kernel in
+unpatched) src=$BUILD/base ;;
+feature) src=$BUILD/feature ;;
+esac
+out=$src/out-$kernel dest=$BUILD/kernels/$kernel log=$BUILD/kernels/$kernel.log
+[ -d "$src/.git" ] || [ "$kernel" = feature ] || die "no $src: run make tree"
 
 # DEPEND: ccache learns from the compiler which files are included (see also ccache-gcc.sh). Preprocessing twice makes a cold build
 # a sixth longer.
-export CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
+export CCACHE_DIR=$CACHE/ccache CCACHE_BASEDIR=$src CCACHE_NOHASHDIR=1 CCACHE_COMPRESS=1 CCACHE_MAXSIZE=10G CCACHE_DEPEND=1
 # The same source gives the same kernel on each machine and at each time.
 export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
@@ -43,7 +40,7 @@ objects() { grep -cE '^  (CC|AS|LD|AR) ' "$log" || true; }
 
 # kmake ARG...: run make in $src for $out. The output goes to $log, and a line of progress is printed now and then.
 kmake() {
-	local seconds=0 rc=0
+	local seconds=0 rc=0 make
 	set -m
 	# --pdeathsig: a make that outlives this script would hold the locks. O= is a relative path, a child of the source tree.
 	# kbuild then uses relative paths, and ccache hits in whatever folder the tree is.
@@ -52,17 +49,15 @@ kmake() {
 	setpriv --pdeathsig TERM make -C "$src" O="out-$kernel" -j "$(nproc)" "${make_tools[@]}" LOCALVERSION="-$kernel" \
 		CONFIG_DRM_GPUSVM=m CONFIG_DRM_NOUVEAU_KUNIT_TEST=m "$@" \
 		>>"$log" 2>&1 </dev/null &
-	# scratch ends it if the script ends.
-	attended=$!
+	make=$!
 	set +m
-	while kill -0 "$attended" 2>/dev/null; do
+	while kill -0 "$make" 2>/dev/null; do
 		sleep 1
 		seconds=$((seconds + 1))
 		[ $((seconds % 20)) -ne 0 ] ||
 			step "$kernel: $(objects)${total:+ of about $total} objects, $(tail -n 1 "$log" | cut -c 1-60)"
 	done
-	wait "$attended" || rc=$?
-	attended=
+	wait "$make" || rc=$?
 	[ "$rc" -eq 0 ] || {
 		grep -E -A 4 'error:|warning:|undefined reference|modpost:|\*\*\* ' "$log" | tail -n 30 >&2
 		die -c "$EX_FAIL" "$kernel: the build failed, the whole log is $log"
@@ -83,28 +78,11 @@ stamp() {
 
 # up_to_date: is the kernel as it should be? Also sets want.
 up_to_date() {
-	local have
 	"$TOP/scripts/build/config.sh" "$kernel" "$src" "$out" || exit
 	want=$(stamp)
-	have=$(cat "$dest/stamp" 2>/dev/null || true)
-	[ "$have" = "$want" ] || return 1
+	[ "$(cat "$dest/stamp" 2>/dev/null)" = "$want" ] || return 1
 	guest_modules
 	step "$kernel: up to date"
-}
-
-# paths KERNEL: set the variables for its folders
-paths() {
-	kernel=$1
-	src=$BUILD/tree
-	case $kernel in
-	unpatched) src=$BUILD/base ;;
-	feature) src=$BUILD/feature ;;
-	esac
-	out=$src/out-$kernel
-	dest=$BUILD/kernels/$kernel
-	log=$BUILD/kernels/$kernel.log
-	[ -d "$src/.git" ] || [ "$kernel" = feature ] || die "no $src: run make tree"
-	export CCACHE_BASEDIR=$src
 }
 
 # update_source: make build/feature what its tag in build/tree is now. Files that do not change keep their time stamps.
@@ -125,9 +103,8 @@ update_source() {
 	[ "$(kgit "$src" rev-parse HEAD)" = "$commit" ] || kgit "$src" checkout -q --detach "$commit"
 }
 
-# make_kernel KERNEL: build it, unless it is up to date
+# make_kernel: build it, unless it is up to date
 make_kernel() {
-	paths "$1"
 	# If nothing has to be built, do not wait for the build of another kernel.
 	lock 7 "$BUILD/kernels/.$kernel.lock" "$kernel"
 	update_source
@@ -138,20 +115,19 @@ make_kernel() {
 	! up_to_date || return 0
 
 	need_space "$BUILD" 1
-	local begin total='' record=/dev/null
-	begin=$(date +%s)
+	local begin=$EPOCHSECONDS total='' record=/dev/null
 	# The number of objects is known from the last build that began with none.
 	[ -d "$out/kernel" ] || {
 		record=$CACHE/objects-$kernel
-		total=$(cat "$record" 2>/dev/null || true)
+		total=$(cat "$record" 2>/dev/null) || true
 	}
 	step "$kernel: building with $(nproc) processors, log in ${log#"$TOP/"}"
 	: >"$log"
 	if [ "$kernel" = feature ]; then
+		# The only module, the same as in selftests/suites/{p2p-table,hmm}/manifest. modules_install reads modules.order.
 		kmake bzImage
-		kmake "${feature_modules[@]}"
-		# modules_install reads this file.
-		printf '%s\n' "${feature_modules[@]/%.ko/.o}" >"$out/modules.order"
+		kmake lib/test_hmm.ko
+		echo lib/test_hmm.o >"$out/modules.order"
 	else
 		kmake bzImage modules
 	fi
@@ -170,8 +146,6 @@ make_kernel() {
 	mv "$new" "$dest"
 	guest_modules
 	took "kernel $kernel" "$begin"
-	exec 9>&-
-
 	grep -E 'warning:' "$log" >&2 || true
 	step "$kernel: done, $(grep -c 'warning:' "$log" || true) warnings"
 }
@@ -271,15 +245,15 @@ selftests() {
 		die -c "$EX_FAIL" "$kernel: selftests/mm/hmm-tests does not build, the whole log is $log"
 	}
 	install -s "$work/hmm-tests" "$new/kselftest/mm"
-	# shellcheck disable=SC2068 # patterns
-	(cd "$mm" && install ${mm_files[@]} "$new/kselftest/mm")
+	(cd "$mm" && install test_hmm.sh run_vmtests.sh settings ksft_hmm*.sh "$new/kselftest/mm")
 	# The list for run_kselftest.sh, with only those tests that are installed here.
 	{
 		make -s --no-print-directory -C "$mm" OUTPUT="$work" COLLECTION=mm emit_tests >"$work/list" 2>>"$log" </dev/null &&
 			(cd "$new/kselftest/mm" && printf 'mm:%s\n' *.sh) | grep -xFf - "$work/list" >"$new/kselftest/kselftest-list.txt"
 	} || die -c "$EX_FAIL" "$kernel: selftests/mm lists no test, the whole log is $log"
 	install "$src/tools/testing/selftests/run_kselftest.sh" "$new/kselftest"
-	for p in "${script_folders[@]}"; do
+	# The scripts of rdma source the helpers of the other one.
+	for p in rdma kselftest; do
 		mkdir "$new/kselftest/$p"
 		install "$src/tools/testing/selftests/$p"/*.sh "$new/kselftest/$p"
 	done
@@ -288,10 +262,7 @@ selftests() {
 mkdir -p "$BUILD/kernels" "$CACHE"
 scratch "$BUILD/kernels"
 if [ "$verb" = again ]; then
-	paths "$1"
-	again "${@:2}"
-	exit
+	again "${@:3}"
+else
+	make_kernel
 fi
-for k; do
-	make_kernel "$k"
-done

@@ -16,35 +16,24 @@ if len(sys.argv) != 3 or sys.argv[1] == "--help":
 
 tarball, version = sys.argv[1:]
 out = sys.stdout.buffer
-tree = []
-
-
-def blob(data):
-    out.write(b"blob\nmark :%d\ndata %d\n" % (len(tree) + 1, len(data)))
-    out.write(data)
-    out.write(b"\n")
-
-
-with tarfile.open(tarball, "r|*") as tar:
-    for member in tar:
-        path = member.name.removeprefix("./").partition("/")[2]
-        if member.isfile():
-            blob(tar.extractfile(member).read())
-            mode = b"100755" if member.mode & stat.S_IXUSR else b"100644"
-        elif member.issym():
-            blob(member.linkname.encode())
-            mode = b"120000"
-        elif member.isdir():
-            continue
-        else:
-            sys.exit(f"tar-to-git.py: {member.name}: neither a file nor a symbolic link")
-        tree.append((mode, path.encode()))
-        if len(tree) % 20000 == 0:
-            out.write(b"progress %d files\n" % len(tree))
-
+files = 0
 subject = f"Linux {version}\n".encode()
 out.write(b"commit refs/heads/base\n")
 out.write(b"author base <base@localhost> 0 +0000\ncommitter base <base@localhost> 0 +0000\n")
 out.write(b"data %d\n%s" % (len(subject), subject))
-for mark, (mode, path) in enumerate(tree, 1):
-    out.write(b"M %s :%d %s\n" % (mode, mark, path))
+with tarfile.open(tarball, "r|*") as tar:
+    for member in tar:
+        path = member.name.removeprefix("./").partition("/")[2]
+        if member.isfile():
+            data = tar.extractfile(member).read()
+            mode = b"100755" if member.mode & stat.S_IXUSR else b"100644"
+        elif member.issym():
+            data, mode = member.linkname.encode(), b"120000"
+        elif member.isdir():
+            continue
+        else:
+            sys.exit(f"tar-to-git.py: {member.name}: neither a file nor a symbolic link")
+        out.write(b"M %s inline %s\ndata %d\n%s\n" % (mode, path.encode(), len(data), data))
+        files += 1
+        if files % 20000 == 0:
+            print(f"  imported {files} files", file=sys.stderr)

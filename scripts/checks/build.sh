@@ -10,9 +10,7 @@ unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 
 # kmake OUT ARG...: run make in $work
 kmake() {
-	local out=$1
-	shift
-	make -C "$work" O="out-$out" -j "$(nproc)" "${make_tools[@]}" "$@" </dev/null
+	make -C "$work" O="out-$1" -j "$(nproc)" "${make_tools[@]}" "${@:2}" </dev/null
 }
 
 # configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the touched files that `normal` leaves out
@@ -32,63 +30,44 @@ at_configured() {
 # is_set OUT SYMBOL: is it set in the configuration?
 is_set() { grep -qE "^CONFIG_$2=[ym]\$" "$work/out-$1/.config"; }
 
-# symbols_of FILE: the symbols that the table objects lists for it
-symbols_of() {
-	local pattern symbols
-	while read -r pattern symbols; do
-		# shellcheck disable=SC2053 # a pattern
-		[[ $1 != $pattern ]] || {
-			echo "${symbols//,/ }"
-			return
-		}
-	done < <(rows "$checks/objects")
-	echo "NO_ROW_OF_scripts/checks/objects"
-}
-
-# sources: the C files to compile that exist in this commit
-sources() {
-	{
-		touched '*.c' ':!tools' ':!Documentation' ':!samples'
-		rows "$checks/users"
-	} | sort -u | while IFS= read -r f; do
-		[ ! -f "$work/$f" ] || echo "$f"
-	done
-}
-
 # list_objects OUT [SYMBOL...]: set $objects to those that this configuration compiles. One may be missing only if one of SYMBOLS is
 # not set.
 list_objects() {
-	local out=$1 f symbol
+	local out=$1 f symbols symbol
 	shift
 	objects=()
 	while IFS= read -r f; do
-		for symbol in $(symbols_of "$f"); do
+		# A file that a patch adds is not there before.
+		[ -f "$work/$f" ] || continue
+		symbols=$(lookup "$checks/objects" "$f")
+		[ -n "$symbols" ] || fail "${name:+$name: }$f is not compiled: it has no row in scripts/checks/objects"
+		for symbol in ${symbols//,/ }; do
 			is_set "$out" "$symbol" || {
 				[[ " $* " == *" $symbol "* ]] && continue 2
 				fail "${name:+$name: }$f is not compiled: $symbol is not set"
 			}
 		done
 		objects+=("${f%.c}.o")
-	done < <(sources)
+	done < <({
+		touched '*.c' ':!tools' ':!Documentation' ':!samples'
+		rows "$checks/users"
+	} | sort -u)
 }
 
 # compile OUT LOG ARG...: compile $objects again, because only a compiled file can warn.
 compile() {
-	local out=$1 log=$2
-	shift 2
-	(cd "$work/out-$out" && rm -f "${objects[@]}")
-	kmake "$out" -k "$@" "${objects[@]}" >"$log" 2>&1
+	(cd "$work/out-$1" && rm -f "${objects[@]}")
+	kmake "$1" -k "${@:3}" "${objects[@]}" >"$2" 2>&1
 }
 
 # before_after OUT ARG...: compile both commits, with the messages in $OUT/before and $OUT/after
 before_after() {
-	local out=$1 when commit
-	shift
+	local when commit
 	for when in before after; do
 		[ "$when" = before ] && commit=$FROM || commit=$TO
-		at_configured "$out" "$commit"
-		list_objects "$out"
-		compile "$out" "$OUT/$when.log" "$@" ||
+		at_configured "$1" "$commit"
+		list_objects "$1"
+		compile "$1" "$OUT/$when.log" "${@:2}" ||
 			fail "does not compile $when: $(grep -m 1 -E 'error:|\*\*\*' "$OUT/$when.log")"
 		messages <"$OUT/$when.log" | sort >"$OUT/$when"
 	done

@@ -6,7 +6,6 @@
 #   PATCHES   the same as patches, with the file series
 #   OUT       a folder for details
 #   ONLY      files of this project to check; all if empty
-# A check prints one line; exit 0 passed, 250 passed with a warning, else failed.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 set -euo pipefail
@@ -35,25 +34,24 @@ fail() {
 # rows FILE: its lines without comments and empty lines
 rows() { sed 's/^#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }
 
-# patches: the paths below $PATCHES that the file series lists
-patches() { series_patches; }
-
 # subject FILE: the subject of a mail, unfolded, without [PATCH ...]
 subject() {
 	awk '/^Subject:/ { s = $0; while ((getline line) > 0 && line ~ /^[ \t]/) s = s line; sub(/^Subject: */, "", s)
 		sub(/^\[PATCH[^]]*\] */, "", s); print s; exit }' "$1"
 }
 
-# tree_of PATCH: the maintainer tree for it, by the table in trees
-tree_of() {
-	local s series prefix tree
-	s=$(subject "$PATCHES/$1")
-	while read -r series prefix tree; do
-		# shellcheck disable=SC2053 # patterns
-		[[ ${1%%/*} == $series && ${s%%:*} == $prefix ]] || continue
-		echo "$tree"
+# lookup TABLE KEY...: the last word of the first row whose other words are patterns of these keys
+lookup() {
+	local table=$1 row i
+	shift
+	while read -r -a row; do
+		for ((i = 1; i <= $#; i++)); do
+			# shellcheck disable=SC2053 # a pattern
+			[[ ${!i} == ${row[i - 1]} ]] || continue 2
+		done
+		printf '%s\n' "${row[$#]}"
 		return
-	done < <(rows "$checks/trees")
+	done < <(rows "$table")
 }
 
 # touched [PATHSPEC...]: the files that the patches add or change

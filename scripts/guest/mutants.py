@@ -24,8 +24,7 @@ says what is broken. The header lines are
                                      notice
 
 All runs of a mutant use the same kernel. After a run that kills the mutant, the others
-are left out. A run should name the tests that must notice, because other tests only
-take time.
+are left out.
 
 One kernel has all mutants that change only the bodies of functions: each such function
 once for each mutant. The boot parameter hmm_mutant=K selects one, 0 none. JOBS guests
@@ -35,10 +34,8 @@ runs name. All is built in build/mutants, a clone of build/tree with its own ker
 Results are in results/mutants/NAME. A run that reaches a time limit is repeated once
 with double limits, unless the mutant has a line Hangs.
 
-You may stop the script at any time. It continues where it stopped, because verdicts
-are kept in selftests/mutants/verdicts (commit them). selftests/README.md says when a
-mutant is repeated; FRESH=1 repeats all. The last line is "N passed, N failed, N
-skipped" for all mutants.
+selftests/README.md says when a mutant is repeated; FRESH=1 repeats all. The last line is
+"N passed, N failed, N skipped" for all mutants. Exit 1 if one failed.
 """
 import concurrent.futures
 import fcntl
@@ -58,7 +55,7 @@ from common import (BUILD, CACHE, DIED, FAIL, JOBS, PANIC, PLAN, TIMEOUT, TOP, c
                     stop_at_signals, vm)
 
 MUTANTS, RESULTS, UPSTREAM = TOP / "selftests/mutants", TOP / "results/mutants", BUILD / "tree"
-# Kernels are built in WORK. The guests have a BUILD of their own, because the tree is edited for the next mutant meanwhile.
+# Kernels are built in WORK. The guests have a BUILD of their own, without the edits of the mutants.
 WORK = BUILD / "mutants"
 TREE, GUEST, MODULES, VERDICTS = WORK / "tree", WORK / "guest", WORK / "selftests/modules", MUTANTS / "verdicts"
 HOME = "mm/hmm.c"  # the boot parameter is defined there
@@ -71,44 +68,41 @@ keeping = threading.Lock()
 class Mutant:
     def __init__(self, path):
         self.name, self.path, self.text = path.stem, path, path.read_text()
-        head = self.text.split("\n--- ")[0]
         self.headers = {}
-        for key, value in re.findall(r"^([A-Z][a-z-]+): *(.*)$", head, re.M):
+        for key, value in re.findall(r"^([A-Z][a-z-]+): *(.*)$", self.text.split("\n--- ")[0], re.M):
             self.headers.setdefault(key, []).append(value)
         self.files = re.findall(r"^\+\+\+ b/(.*)", self.text, re.M)
-        self.suite = self.headers.get("Suite", ["hmm"])[0]
+        self.suite = self.first("Suite", "hmm")
         self.runs = [run.split() for run in self.headers.get("Run", [])]
         self.module = "Module" in self.headers
-        self.expected = self.headers.get("Killed-by", [""])[0].split()
-        self.survives = self.headers.get("Survives", [None])[0]
+        self.expected = self.first("Killed-by").split()
+        self.survives = self.first("Survives")
         self.hangs = "Hangs" in self.headers
-        self.number = None
+        self.number = self.id = None
+
+    def first(self, key, default=""):
+        return self.headers.get(key, [default])[0]
 
     def check(self, subjects):
-        head, wrong = self.headers, None
-        if self.module:
-            if not (TOP / "selftests/modules" / head["Module"][0]).is_dir():
-                wrong = f"no such driver: {head['Module'][0]}"
-        elif "Base" in head:
-            if not (UPSTREAM / head["Base"][0]).is_file():
-                wrong = f"no such file in build/tree: {head['Base'][0]}"
-        elif head.get("Patch", [""])[0] not in subjects:
-            wrong = f"no such patch in build/tree: {head.get('Patch', [''])[0]}"
-        if not os.access(TOP / "selftests/suites" / self.suite / "run", os.X_OK):
-            wrong = f"no suite {self.suite} that runs in a guest"
-        elif not self.runs:
-            wrong = "no line Run:"
-        elif len(head.get("Killed-by", [])) + len(head.get("Survives", [])) != 1:
-            wrong = "one line Killed-by: or one Survives: is needed"
-        elif len({run[0] for run in self.runs}) > 1:
-            wrong = "runs of more than one kernel"
-        for kernel, topology, *_ in self.runs:
-            if kernel in ("unpatched", "feature"):
-                wrong = f"the source of the kernel {kernel} is not build/tree, which mutants break"
-            elif not (TOP / "selftests/topologies" / topology).is_file():
-                wrong = f"no topology {topology}"
-        if wrong:
-            die(f"{self.path}: {wrong}")
+        selftests = TOP / "selftests"
+        module, base, patch = map(self.first, ("Module", "Base", "Patch"))
+        kernels, topologies = ({run[i] for run in self.runs} for i in (0, 1))
+        killed, survives = (len(self.headers.get(key, [])) for key in ("Killed-by", "Survives"))
+        for wrong, why in (
+                (module and not (selftests / "modules" / module).is_dir(), f"no such driver: {module}"),
+                (base and not (UPSTREAM / base).is_file(), f"no such file in build/tree: {base}"),
+                (not module and not base and patch not in subjects, f"no such patch in build/tree: {patch}"),
+                (not os.access(selftests / "suites" / self.suite / "run", os.X_OK),
+                 f"no suite {self.suite} that runs in a guest"),
+                (not self.runs, "no line Run:"),
+                (killed + survives != 1, "one line Killed-by: or one Survives: is needed"),
+                (len(kernels) > 1, "runs of more than one kernel"),
+                *((kernel in ("unpatched", "feature"),
+                   f"the source of the kernel {kernel} is not build/tree, which mutants break") for kernel in kernels),
+                *((not (selftests / "topologies" / topology).is_file(), f"no topology {topology}")
+                  for topology in topologies)):
+            if wrong:
+                die(f"{self.path}: {why}")
 
     def apply(self, where):
         return call(["git", "-C", where, "apply", self.path], GIT_CEILING_DIRECTORIES=where.parent)[0] == 0
@@ -134,22 +128,20 @@ def tree_files():
 def tests_of(suite, words):
     """The programs that these arguments name, and those that they start as /suites/SUITE/NAME, /programs/NAME,
     /kselftest/mm/NAME or by /guest/kunit."""
-    exists = lambda name: name[5:] in tree_files() if name[:5] == "tree/" else (TOP / name).is_file()
-    found = [f"selftests/suites/{suite}/run"]
-    names = [f"selftests/{folder}/{word}" for word in re.split("[ :,]+", " ".join(words)) for folder in (f"suites/{suite}", "programs")]
-    n = 0
-    while names or n < len(found):
-        for name in (name + end for name in names for end in ("", ".c", ".py")):
-            if name not in found and exists(name):
-                found.append(name)
-        names = []
-        if n < len(found):
-            text = contents(found[n])
-            names = sorted("selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
-                           for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text))
+    found, names = set(), [f"selftests/suites/{suite}/run"]
+    for word in re.split("[ :,]+", " ".join(words)):
+        names += [f"selftests/suites/{suite}/{word}", f"selftests/programs/{word}"]
+    while names:
+        name = names.pop()
+        for file in {name, name + ".c", name + ".py"} - found:
+            if not (file[5:] in tree_files() if file[:5] == "tree/" else (TOP / file).is_file()):
+                continue
+            found.add(file)
+            text = contents(file)
+            names += ["selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
+                      for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text)]
             for kunit in re.findall("/guest/kunit ([a-z_]+)", text):
-                names += ["tree/" + file for file in tree_files() if file.endswith(f"/{kunit}.c")]
-        n += 1
+                names += ["tree/" + f for f in tree_files() if f.endswith(f"/{kunit}.c")]
     return found
 
 
@@ -157,7 +149,7 @@ def mutant_id(mutant):
     # Its description, the places of its hunks, and comments beside them do not count.
     parts = re.findall(r"^(?:Suite|Run|Killed-by|Survives|Hangs):.*|^(?! \s*(?:/?\*|//))[-+ ].*", mutant.text, re.M)
     files = {f if mutant.module else f"tree/{f}" for f in mutant.files}
-    files |= set(tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]]))
+    files |= tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]])
     return hashlib.sha256("\n".join(parts + [contents(f) for f in sorted(files)]).encode()).hexdigest()[:16]
 
 
@@ -178,12 +170,12 @@ def kept():
     return {row[0]: row[1:] for row in (line.split(" ", 2) for line in VERDICTS.read_text().splitlines())}
 
 
-def keep(mutant, before, verdict):
+def keep(mutant, verdict):
     """Record the verdict, unless its inputs changed meanwhile."""
     with keeping:
         contents.cache_clear()
-        if mutant_id(mutant) == before:
-            rows = {**kept(), mutant.name: [before, verdict]}
+        if mutant_id(mutant) == mutant.id:
+            rows = {**kept(), mutant.name: [mutant.id, verdict]}
             temporary = VERDICTS.with_suffix(".new")
             temporary.write_text("".join(" ".join([name, *rows[name]]) + "\n" for name in sorted(rows)))
             temporary.rename(VERDICTS)
@@ -191,89 +183,72 @@ def keep(mutant, before, verdict):
 
 # One kernel for many mutants.
 
-def pieces(text):
-    """[text between functions, (signature, body), text, ...]: the lines of a function begin with its type and end with "}"."""
-    out, between, lines, n = [], [], text.split("\n"), 0
-    while n < len(lines):
-        if lines[n] == "{" and between and between[-1]:
-            at = len(between)
-            while at and between[at - 1] and not re.search(r"[;}]$|\*/$|^#|^\w+:$", between[at - 1]):
-                at -= 1
-            end = lines.index("}", n)
-            out += ["\n".join(between[:at]), ("\n".join(between[at:]), "\n".join(lines[n:end + 1]))]
-            between, n = [], end
-        else:
-            between.append(lines[n])
-        n += 1
-    return out + ["\n".join(between)]
+# A signature and a body, from "{" to "}". A line of the signature ends no statement, function or comment.
+FUNCTION = re.compile(r"((?:^(?!#|\w+:$|.*(?:[;}]|\*/)$).+\n)+)(^\{\n(?:.*\n)*?\}$)", re.M)
 
 
 def parts_of(signature):
-    """(text before the name, name, parameters, text behind): nothing if the parameters cannot be passed on"""
+    """(text before the name, name, parameters, arguments, text behind): nothing if those cannot be passed on"""
     # Annotations such as __acquires(&lock) stand behind the parameters.
     behind = re.search(r"(?:\s+__\w+(?:\([^()]*\))?)*\s*$", signature)[0]
     m = re.match(r"([^(]*?\b)(?!__)(\w+)\s*\((.*)\)$", signature[:len(signature) - len(behind)], re.S)
-    return m and (m[1], m[2], m[3], behind)
-
-
-def arguments(parameters):
-    names = []
-    for p in re.split(r",(?![^(]*\))", parameters):
-        m = re.search(r"\(\s*\*\s*(\w+)\s*\)", p) or re.search(r"(\w+)\s*(?:\[[^]]*\])*\s*$", p)
-        names.append(m[1] if m else "...")
-    return None if "..." in names else [] if parameters.strip() in ("", "void") else names
+    if not m:
+        return None
+    names = [re.search(r"\(\s*\*\s*(\w+)\s*\)|(\w+)\s*(?:\[[^]]*\])*\s*$", p) for p in re.split(r",(?![^(]*\))", m[3])]
+    if None in names:
+        return None
+    args = "" if m[3].strip() == "void" else ", ".join(name[1] or name[2] for name in names)
+    return m[1], m[2], m[3], args, behind.rstrip()
 
 
 def mergeable(old, new):
-    """The changed functions: {index: body}, or nothing if more than bodies changed."""
-    old, new = pieces(old), pieces(new)
-    changed = {i: b[1] for i, (a, b) in enumerate(zip(old, new)) if a != b and isinstance(a, tuple) and isinstance(b, tuple)}
-    same = len(old) == len(new) and all(a == b or i in changed and a[0] == b[0] for i, (a, b) in enumerate(zip(old, new)))
-    callable_ = lambda sig: parts_of(sig) and arguments(parts_of(sig)[2]) is not None
-    return changed if same and changed and all(callable_(old[i][0]) for i in changed) else None
+    """The changed functions: {index of a body: body}, or nothing if more than bodies changed."""
+    # text between functions, signature, body, text, signature, body, ..., text
+    old, new = FUNCTION.split(old), FUNCTION.split(new)
+    changed = {i: b for i, (a, b) in enumerate(zip(old, new)) if a != b}
+    bodies = all(i % 3 == 2 and parts_of(old[i - 1]) for i in changed)
+    return changed if len(old) == len(new) and changed and bodies else None
 
 
 def merged(old, changes):
     """old with all changes: {number: {index: body}}"""
-    out = pieces(old)
-    for i, piece in enumerate(out):
-        bodies = {n: change[i] for n, change in changes.items() if i in change}
-        if not bodies:
-            out[i] = "\n".join(piece) if isinstance(piece, tuple) else piece
-            continue
-        kind, name, parameters, behind = parts_of(piece[0])
+    out = FUNCTION.split(old)
+    for i in sorted({i for change in changes.values() for i in change}):
+        signature = out[i - 1].rstrip()
+        kind, name, parameters, args, behind = parts_of(signature)
         plain = re.sub(r"\b(static|inline|__always_inline|extern|noinline)\b\s*", "", kind)
-        args = ", ".join(arguments(parameters))
         void = re.fullmatch(r"(__\w+\s+)*void\s+", plain)
         pick = lambda n: f"{{ {name}__m{n}({args}); return; }}" if void else f"return {name}__m{n}({args});"
-        out[i] = f"extern int hmm_mutant;\n{piece[0]};\n" + "".join(
+        bodies = {n: change[i] for n, change in changes.items() if i in change}
+        out[i - 1] = f"extern int hmm_mutant;\n{signature};\n" + "".join(
             f"static noinline __maybe_unused {plain}{name}__m{n}({parameters}){behind}\n{body}\n"
-            for n, body in {0: piece[1], **bodies}.items())
-        out[i] += f"{piece[0]}\n{{\n\tswitch (hmm_mutant) {{\n" + "".join(f"\tcase {n}: {pick(n)}\n" for n in bodies) + \
-            f"\tdefault: {pick(0)}\n\t}}\n}}"
-    return "\n".join(out)
+            for n, body in {0: out[i], **bodies}.items())
+        out[i] = f"{signature}\n{{\n\tswitch (hmm_mutant) {{\n" + \
+            "".join(f"\tcase {n}: {pick(n)}\n" for n in bodies) + f"\tdefault: {pick(0)}\n\t}}\n}}"
+    return "".join(out)
 
 
 def merge(batch):
     """Edit the tree so that it has all mutants of the batch that can be in one kernel. They get a number."""
-    changes, old = {}, {}
+    changes = {}
     for number, mutant in enumerate(batch, 1):
+        if not all(file.endswith((".c", ".h")) and not file.startswith("tools/") for file in mutant.files):
+            continue
         root = WORK if mutant.module else TREE
         with tempfile.TemporaryDirectory() as scratch:
             for file in mutant.files:
                 (Path(scratch) / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(root / file, Path(scratch) / file)
-            if not all(file[-2:] in (".c", ".h") and file[:6] != "tools/" for file in mutant.files) or not mutant.apply(Path(scratch)):
+            if not mutant.apply(Path(scratch)):
                 continue
             found = {root / f: mergeable((root / f).read_text(), (Path(scratch) / f).read_text()) for f in mutant.files}
-        if not found or None in found.values():
+        if None in found.values():
             continue
         mutant.number = number
         for path, change in found.items():
             changes.setdefault(path, {})[number] = change
     for path, change in changes.items():
-        old[path] = path.read_text()
-        path.write_text(merged(old[path], change))
+        path.write_text(merged(path.read_text(), change))
     if changes:
         with (TREE / HOME).open("a") as home:
             home.write(PARAMETER)
@@ -292,12 +267,12 @@ def kernel_sh(*words):
     return call([TOP / "scripts/build/kernel.sh", *words], BUILD=WORK, MODULES=MODULES)
 
 
-def boot(kernel, source):
-    """The guests now boot this folder as the kernel."""
+def make_room(kernel):
+    """Return the folder that the guests boot as this kernel, for a new one."""
     shutil.rmtree(GUEST / "kernels" / kernel, ignore_errors=True)
-    shutil.move(source, GUEST / "kernels" / kernel)
     for archive in (GUEST / "initramfs").glob("*.cpio"):
         archive.unlink()  # as large as the modules of its kernel
+    return GUEST / "kernels" / kernel
 
 
 def build(kernel, batch):
@@ -314,10 +289,7 @@ def build(kernel, batch):
         for mutant in [m for m in batch if m.number in bad]:
             batch.remove(mutant)
             yield mutant, "not ok", "DOES NOT BUILD"
-    copy = WORK / "next"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(WORK / "kernels" / kernel, copy)
-    boot(kernel, copy)
+    shutil.copytree(WORK / "kernels" / kernel, make_room(kernel))
 
 
 def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
@@ -335,31 +307,25 @@ def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
 def joined(runs):
     """Join runs that differ only in the tests that they name (-t TEST or PART:TEST,...) to one with all of these tests."""
     tests = {}
-    for suite, kernel, topology, *args in runs:
-        part, names, rest = "", [], []
-        words = iter(args)
-        for word in words:
-            if word == "-t":
-                names.append(next(words))
-            elif word == args[-1] and re.fullmatch("[^:]+:[^:]+", word):
-                part, _, listed = word.partition(":")
-                names += listed.split(",")
-            else:
-                rest.append(word)
-        found = tests.setdefault((suite, kernel, topology, *rest, part), [])
-        found += [name for name in names if name not in found]
-    for (*run, part), names in tests.items():
+    for run in runs:
+        words = " ".join(run)
+        rest, names = re.sub(r" -t \S+", "", words), re.findall(r" -t (\S+)", words)
+        part = re.search(r" [^ :]+:([^ :]+)$", rest)
         if part:
-            yield [*run, f"{part}:{','.join(names)}"]
+            rest, names = rest[:part.start(1)], names + part[1].split(",")
+        tests.setdefault(rest, {}).update(dict.fromkeys(names))
+    for rest, names in tests.items():
+        if rest.endswith(":"):
+            yield (rest + ",".join(names)).split()
         else:
+            options = [word for name in names for word in ("-t", name)]
             # The kernel takes at most 32 arguments for init, so at most ten times -t.
-            for i in range(0, max(1, len(names)), 10):
-                yield [*run, *(word for name in names[i:i + 10] for word in ("-t", name))]
+            for i in range(0, max(1, len(options)), 20):
+                yield [*rest.split(), *options[i:i + 20]]
 
 
 def unmutated_passes(runs, pool):
     runs = [run for run in joined(runs) if os.environ.get("FRESH") or not (CACHE / "mutants" / unmutated_id(run)).exists()]
-    done = 0
 
     def one(n, run):
         folder = RESULTS / "unmutated" / "-".join([*run[:3], str(n)]).replace("/", "-")
@@ -368,8 +334,7 @@ def unmutated_passes(runs, pool):
             die(f"the unmutated kernel fails, fix that first: {(folder / 'conclusion.txt').read_text().strip()} ({folder})")
         (CACHE / "mutants" / unmutated_id(run)).touch()
         return (folder / "conclusion.txt").read_text().strip()
-    for conclusion in pool.map(one, range(1, len(runs) + 1), runs):
-        done += 1
+    for done, conclusion in enumerate(pool.map(one, range(1, len(runs) + 1), runs), 1):
         step(f"unmutated {done}/{len(runs)}: {conclusion}")
 
 
@@ -392,18 +357,16 @@ def killed_by(folder, hangs):
 
 
 def some(tests):
-    rest = [tests[1] if len(tests) == 2 else f"and {len(tests) - 1} more"] if tests[1:] else []
-    return ", ".join(tests[:1] + rest)
+    return ", ".join(tests) if len(tests) < 3 else f"{tests[0]}, and {len(tests) - 1} more"
 
 
 def test(mutant):
     """Return "ok" or "not ok", and the verdict."""
-    before = ids[mutant.name]
-    out = RESULTS / f".{mutant.name}"
+    out = RESULTS / mutant.name
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     shutil.copy(mutant.path, out)
-    seen, by = [], []
+    seen = []
     for run in mutant.runs:
         run = [mutant.suite, *run]
         folder = out / "-".join(run).replace("/", "-")
@@ -411,14 +374,12 @@ def test(mutant):
         if code == TIMEOUT and not mutant.hangs:  # a busy machine reaches time limits, too
             code = run_tests(folder, *run, number=mutant.number or 0, slow=2)
         if code:
-            found = killed_by(folder, mutant.hangs)
-            seen += found
-            by = [t for t in found if t in mutant.expected]
-            if by:
-                by += [t for t in found if t not in by]
+            # Those that must notice come first.
+            seen = sorted([*seen, *killed_by(folder, mutant.hangs)], key=lambda name: name not in mutant.expected)
+            if seen and seen[0] in mutant.expected:
                 break
-    if by:
-        result = "ok", f"killed by {some(by)}"
+    if seen and seen[0] in mutant.expected:
+        result = "ok", f"killed by {some(seen)}"
     elif mutant.expected and seen:
         result = "not ok", f"killed by {some(seen)}, but not by {' '.join(mutant.expected)}"
     elif mutant.expected:
@@ -428,20 +389,18 @@ def test(mutant):
     else:
         result = "ok", f"survives: {mutant.survives}"
     (out / "conclusion.txt").write_text(result[1] + "\n")
-    keep(mutant, before, ": ".join(result))
-    shutil.rmtree(RESULTS / mutant.name, ignore_errors=True)
-    out.rename(RESULTS / mutant.name)
+    keep(mutant, ": ".join(result))
     return mutant, *result
 
 
 def build_alone(mutant):
+    """Put its kernel where the guests find it, or return what is wrong."""
     unmutate()
     root = WORK if mutant.module else TREE
-    to = WORK / "next"
-    shutil.rmtree(to, ignore_errors=True)
     if not mutant.apply(root):
-        return f"DOES NOT APPLY to {root.relative_to(BUILD.parent) if BUILD.parent in root.parents else root}"
-    code, out = kernel_sh("again", mutant.runs[0][0], to, *([] if mutant.module else mutant.files))
+        return f"DOES NOT APPLY to {root.relative_to(BUILD.parent)}"
+    kernel = mutant.runs[0][0]
+    code, out = kernel_sh("again", kernel, make_room(kernel), *([] if mutant.module else mutant.files))
     return f"DOES NOT BUILD: {out.strip()[-300:]}" if code else None
 
 
@@ -454,51 +413,36 @@ def test_batch(kernel, batch, pool):
     step(f"{kernel}: {len(together)} mutants in one kernel, {len(alone)} built one by one")
     for future in concurrent.futures.as_completed([pool.submit(test, m) for m in together]):
         yield future.result()
-    if not alone:
-        return
-    unmutate()
-    if kernel_sh("build", kernel)[0]:
-        die(f"the kernel does not build: {WORK}/kernels/{kernel}.log")
-    # While one is tested, the next one is built.
-    with concurrent.futures.ThreadPoolExecutor(1) as builder:
-        wrong = builder.submit(build_alone, alone[0])
-        for mutant, following in zip(alone, [*alone[1:], None]):
-            verdict = wrong.result()
-            if not verdict:
-                boot(kernel, WORK / "next")
-            wrong = following and builder.submit(build_alone, following)
-            yield (mutant, "not ok", verdict) if verdict else test(mutant)
+    if alone:
+        list(build(kernel, []))  # without a mutant: only what depends on one is built again
+    for mutant in alone:
+        wrong = build_alone(mutant)
+        yield (mutant, "not ok", wrong) if wrong else test(mutant)
 
 
 def prepare():
     """build/mutants: the series as it is committed in build/tree. Unchanged files keep their time stamps."""
-    global lock
     if not (UPSTREAM / ".git").is_dir():
         die(f"no {UPSTREAM}: run make tree")
     for folder in (WORK, RESULTS, CACHE / "mutants"):
         folder.mkdir(parents=True, exist_ok=True)
     VERDICTS.touch()
-    lock = (WORK / "lock").open("w")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # It is open, and locked, until the script ends.
+        fcntl.flock(os.open(WORK / "lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         die(f"{WORK} is in use by another mutants.py")
     if not (TREE / ".git").is_dir():
         if shutil.disk_usage(BUILD).free < 8 << 30:
             die(f"less than 8 GiB are free in {BUILD}")
-        shutil.rmtree(TREE, ignore_errors=True)
         git(BUILD, "clone", "-q", "--template=", "--no-checkout", "--shared", UPSTREAM, TREE)
         (TREE / ".git/info").mkdir(exist_ok=True)
         (TREE / ".git/info/exclude").write_text("/out-*/\n")
-        git(TREE, "checkout", "-q", "--detach")
     git(TREE, "fetch", "-q", UPSTREAM, "HEAD")
     git(TREE, "reset", "-q", "--hard", "FETCH_HEAD")
     git(TREE, "clean", "-q", "-f", "-d")
     if git(UPSTREAM, "status", "--porcelain"):
         step("mutants: build/tree has edits that are not committed: left out")
-    base = WORK / "base"
-    base.unlink(missing_ok=True)
-    base.symlink_to("../base")
     unmutate()
     # The guests need the headers of the series.
     series = git(TREE, "rev-parse", "HEAD^{tree}")
@@ -530,25 +474,22 @@ def main():
     subjects = {" ".join(part.strip() for part in row.split("\x01")) for row in log.split("\x00")}
     for mutant in mutants.values():
         mutant.check(subjects)
+        mutant.id = mutant_id(mutant)
 
-    ids.update((name, mutant_id(mutant)) for name, mutant in mutants.items())
     before = {} if os.environ.get("FRESH") else {
-        name: verdict for name, (id_, verdict) in kept().items() if ids.get(name) == id_}
+        name: verdict for name, (id_, verdict) in kept().items() if name in mutants and mutants[name].id == id_}
     todo = [m for name, m in mutants.items() if name not in before]
     step(f"mutants: {len(before)} done before, {len(todo)} to do")
-    results = []
+    results = [verdict.partition(": ")[0] for verdict in before.values()]
     for name, verdict in before.items():
-        result, _, what = verdict.partition(": ")
-        results.append(result)
-        if result != "ok":
-            step(f"{len(results)}/{len(mutants)}, before: {name}: {what}")
-    tested, began = 0, time.time()
+        if verdict.startswith("not ok: "):
+            step(f"before: {name}: {verdict.removeprefix('not ok: ')}")
+    began = time.time()
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for kernel in dict.fromkeys(m.runs[0][0] for m in todo):
             for mutant, result, verdict in test_batch(kernel, [m for m in todo if m.runs[0][0] == kernel], pool):
-                tested += 1
                 results.append(result)
-                left = (time.time() - began) / tested * (len(todo) - tested) / 60
+                left = (time.time() - began) / (len(results) - len(before)) * (len(mutants) - len(results)) / 60
                 step(f"{len(results)}/{len(mutants)}, {left:.0f} min left: {mutant.name}: {verdict}")
     unmutate()
     failed = results.count("not ok")
@@ -556,6 +497,5 @@ def main():
     return FAIL if failed else 0
 
 
-ids, lock = {}, None
 if __name__ == "__main__":
     sys.exit(main())

@@ -78,8 +78,7 @@ messages() {
 		END { flush(running == "" ? "-" : running) }'
 }
 
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+scratch "${TMPDIR:-/tmp}"
 patterns "$deny" >"$tmp/deny"
 patterns "$allow" >"$tmp/allow"
 [ -s "$tmp/deny" ] || die "cannot scan: no pattern in $deny"
@@ -94,8 +93,7 @@ matches() {
 }
 matches "$tmp/text" "$tmp/deny" "$deny" >"$tmp/denied"
 sed -E 's/^[^\t]*\t([^\t]*)\t(.*)/\2 [\1]/' "$tmp/messages" >"$tmp/named"
-[ ! -s "$tmp/allow" ] || matches "$tmp/named" "$tmp/allow" "$allow" >"$tmp/allowed"
-[ -f "$tmp/allowed" ] || : >"$tmp/allowed"
+matches "$tmp/named" "$tmp/allow" "$allow" >"$tmp/allowed"
 
 # A stack trace that belongs to a report, even to an allowed one, is no splat of its own. There are few lines between the head of
 # a report and its stack trace.

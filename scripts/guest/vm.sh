@@ -15,8 +15,8 @@
 # KERNEL is a folder of build/kernels. TOPOLOGY is a file of selftests/topologies (its
 # README describes the format) or, with a slash, the path of such a file.
 #
-# If COMMAND is /suites/SUITE/run, these optional files in its suite folder change the run:
-#   may-skip  lists the tests that may skip
+# If COMMAND is /suites/SUITE/run, files in its suite folder change the run. test.sh
+# --help lists them. These change how QEMU is called:
 #   icount    lists first arguments of COMMAND. Such a run gets one processor and
 #             virtual time: 2^SHIFT ns per instruction. SHIFT is the second word of the
 #             line (default: 3)
@@ -43,7 +43,8 @@ set -euo pipefail
 
 # topology FILE: read the file into variables, and its devices, exporters and importers into qemu_devices.
 topology() {
-	local key value exporters=0 importers=0 backing=ram
+	local key value id backing=ram
+	local -A count=([exporter]=0 [importer]=0)
 	# Memory that another process can access has to be a file.
 	[ -z "$importer$exporter" ] || backing=memfd
 	description='' cpu='' memory='' append='' verdict='' data='' shape=direct bar=16M dma_bits=64 masked=no
@@ -58,22 +59,16 @@ topology() {
 			[ -z "$importer$exporter" ] || [[ $value != intel-iommu* ]] || value+=,caching-mode=on
 			qemu_devices+=(-device "$value")
 			;;
-		exporter)
-			if [ -n "$exporter" ]; then
-				vfio_user "exporter$exporters" "$value"
+		exporter | importer)
+			id=$key$((count[$key]++))
+			if [ -n "${!key}" ]; then
+				vfio_user "$id" "$value"
+			elif [ "$key" = importer ]; then
+				qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=$id,$value")
 			else
-				qemu_devices+=(-object "memory-backend-$backing,id=bar$exporters,size=$bar,share=on")
-				qemu_devices+=(-device "ivshmem-plain,memdev=bar$exporters,id=exporter$exporters,$value")
+				qemu_devices+=(-object "memory-backend-$backing,id=$id-bar,size=$bar,share=on")
+				qemu_devices+=(-device "ivshmem-plain,memdev=$id-bar,id=$id,$value")
 			fi
-			exporters=$((exporters + 1))
-			;;
-		importer)
-			if [ -n "$importer" ]; then
-				vfio_user "importer$importers" "$value"
-			else
-				qemu_devices+=(-device "edu,dma_mask=0xffffffffffffffff,id=importer$importers,$value")
-			fi
-			importers=$((importers + 1))
 			;;
 		*) die "$1: not known: $key (see selftests/topologies/README)" ;;
 		esac
@@ -103,8 +98,7 @@ must_be() { # FILE KEY VALUE PATTERN
 
 # qemu_command: set qemu=(...). The command of the guest comes last on the kernel command line, after "--".
 qemu_command() {
-	local machine=q35
-	local cmdline processors=(-smp 2)
+	local machine=q35 cmdline processors=(-smp 2)
 	# For slow devices: edu takes 100 ms for a transfer. With sleep=off the clock of an idle guest jumps to the next timer.
 	[ -z "$icount" ] || processors=(-smp 1 -icount "shift=$icount,sleep=off")
 	# The console is scanned, so no message may be filtered (ignore_loglevel, printk.devkmsg) or lost (log_buf_len).
@@ -195,7 +189,7 @@ EOF
 }
 
 setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
-	local file=$TOP/selftests/topologies/$2 shift
+	local file=$TOP/selftests/topologies/$2 list=$TOP/selftests/suites/$suite/icount tenths=400
 	kernel=$1 topology_name=${2##*/}
 	kdir=$BUILD/kernels/$kernel
 	[ -f "$kdir/bzImage" ] || {
@@ -211,11 +205,10 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	if [ -n "$importer$exporter" ]; then
 		# A short path, because the path of a socket has at most 107 characters.
 		socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
-		trap 'rm -rf "$socket_dir"' EXIT
 	fi
 	topology "$file"
 	icount='' accel=${ACCEL:-tcg} accel_words='TCG (no KVM)'
-	! shift=$(run_word icount "$suite" "${@:4}") || icount=${shift:-3}
+	[ ! -f "$list" ] || icount=$(awk -v run="${4:-}" '{ sub(/#.*/, "") } NF && $1 == run { print(NF > 1 ? $2 : 3) }' "$list")
 	# Virtual time exists only with TCG.
 	[ -z "$icount" ] || accel=tcg
 	case $accel in
@@ -227,22 +220,10 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	*) die "ACCEL=$accel: must be tcg or kvm" ;;
 	esac
 	qemu_binary=$("$TOP/scripts/build/tool.sh" qemu)
-	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p') ||
-		die "$qemu_binary --version fails"
-	local list=$TOP/selftests/suites/$suite/debian
-	[ -f "$list" ] || list=
-	local manifest=$TOP/selftests/suites/$suite/manifest
-	[ -f "$manifest" ] || manifest=$TOP/selftests/guest/manifest
-	initrd=$(MANIFEST=${MANIFEST:-$manifest} "$TOP/scripts/build/initramfs.sh" "$kernel" ${list:+"$list"})
-	limits
-}
-
-# limits: set time limits that are generous on this machine
-limits() {
-	local tenths=400
+	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p')
+	initrd=$("$TOP/scripts/build/initramfs.sh" "$kernel" "$suite")
 	[ ! -f "$kdir/boot" ] || tenths=$(cat "$kdir/boot")
-	tenths=$((tenths + 39))
-	slowdown=$((slowdown * (tenths / 40)))
+	slowdown=$((slowdown * ((tenths + 39) / 40)))
 	boot_timeout=$((${BOOT_TIMEOUT:-60} * slowdown))
 	test_timeout=$((${TEST_TIMEOUT:-1800} * slowdown))
 	silence_timeout=$((${SILENCE_TIMEOUT:-300} * slowdown))
@@ -327,11 +308,10 @@ end_monitor() {
 
 # run_qemu: copy the console to $console until QEMU has ended with $qemu_status. Times are tenths of a second since its start.
 run_qemu() {
-	local stage=boot limit=$boot_timeout since=0 left wait rc line
+	local stage=boot limit=$boot_timeout since=0 pid left wait rc line
 	up='' first_test='' why='' panic='' now=0
 	exec {log}>"$console"
-	# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit. --pdeathsig: QEMU ends with this
-	# script, however the script ends.
+	# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit.
 	start=${EPOCHREALTIME/[.,]/}
 	exec {serial}< <(exec setpriv --pdeathsig KILL "${qemu[@]}" -serial stdio \
 		-chardev "pipe,id=monitor,path=${monitor//,/,,}" -mon monitor,mode=control </dev/null 2>"$part/qemu.err")
@@ -380,7 +360,6 @@ run_qemu() {
 	}
 	qemu_status=0
 	wait "$pid" || qemu_status=$?
-	pid=
 	exec {serial}<&- {log}>&-
 }
 
@@ -414,7 +393,7 @@ case $slowdown in '' | *[!0-9]* | 0) die "SLOWDOWN=$slowdown: a whole number, 1 
 arguments 1 999 '' "$@"
 verb=$1
 shift
-append_more='' quiet='' suite=run dir='' socket_dir='' sockets=()
+append_more='' quiet='' suite=run dir='' part='' socket_dir='' sockets=()
 case $verb in
 boot)
 	{ [ $# -ge 1 ] && [ $# -le 2 ]; } || die "usage: vm.sh boot TOPOLOGY [KERNEL]"
@@ -442,6 +421,10 @@ shift $((OPTIND - 1))
 [ $# -ge 3 ] || wrong_usage
 case "$*" in *[!A-Za-z0-9_./,:=\ +@%-]*) die "the guest command must be plain words: $*" ;; esac
 
+# --pdeathsig: QEMU and the devices end with this script, however the script ends.
+trap 'rm -rf "$part" "$socket_dir"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 [[ $3 != /suites/*/* ]] || suite=$(basename "$(dirname "$3")")
 setup "$@"
 repeat=$*
@@ -454,15 +437,7 @@ qemu_command "$@"
 [ ! -d "$dir" ] || [ -f "$dir/results.json" ] || rmdir "$dir" 2>/dev/null || die "-o $dir: contains other files than results"
 mkdir -p "$(dirname "$dir")"
 part=$(mktemp -d "$dir.part.XXXXXX")
-console=$part/console.log pid=
-# shellcheck disable=SC2317 # called by the trap
-cleanup() {
-	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
-	rm -rf "$part" "$socket_dir"
-}
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+console=$part/console.log
 
 qemu_script "${@:2}" >"$part/qemu.sh"
 chmod +x "$part/qemu.sh"

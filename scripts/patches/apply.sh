@@ -10,14 +10,9 @@
 # release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
 #
 # git am runs in a temporary worktree. At the end the new branch is checked out in
-# your tree, in one step that an interrupt does not stop. An interrupted script first
-# waits some seconds for git am to end. The commits are signed if your git
-# configuration says so.
-#
-# After kill -9 a temporary worktree may remain. It does no harm. "git worktree list"
-# shows it, and "git worktree remove --force PATH" removes it.
-# If only some series are applied, the context of a patch may differ from that of
-# your tree, because it has changes of another series. git am then merges (--3way).
+# your tree, in one step that an interrupt does not stop. The commits are signed if
+# your git configuration says so. After kill -9 the worktree may remain: "git worktree
+# list" shows it, and "git worktree remove --force PATH" removes it.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 arguments 0 0 '' "$@"
@@ -78,8 +73,8 @@ step "applying ${#patches[@]} patches on branch $branch of $dir: $names"
 } >"$tmp/log" 2>&1 || die_unchanged "$EX_USAGE" "git cannot make a temporary worktree"
 merge=--no-3way
 [ "${#patches[@]}" -eq "${#all[@]}" ] || {
-	# A merge needs the files that the patches were made for. They become objects of the tree when all patches are applied. It also
-	# needs the present files in the worktree.
+	# The context of a patch may have changes of a series that is left out. A merge needs the files that the patches were made for.
+	# They become objects of the tree when all patches are applied. It also needs the present files in the worktree.
 	undisturbed "$worktree" apply --cached "${all[@]}" 2>/dev/null || true
 	undisturbed "$worktree" read-tree HEAD
 	mapfile -d '' files < <(git -C "$worktree" apply --numstat -z "${patches[@]}" | cut -z -f 3)

@@ -67,14 +67,15 @@ done
 mapfile -t commits < <(git -C "$dir" rev-list --reverse -n $((${#all[@]} + 1)) "$tip" --not --tags='v[0-9]*' --remotes)
 [ "${#commits[@]}" -gt 0 ] || die -c "$EX_FAIL" "${BRANCH:-what is checked out} has no patches, all of it is in a tag v* or a remote branch: make apply first"
 paths=()
-declare -A last=()
+declare -A first=() last=()
 for commit in "${commits[@]}"; do
 	what="${commit:0:12} (\"$(kgit "$work" log -1 --format=%s "$commit")\")"
 	p=${path_of[$(kgit "$work" diff-tree -p -M --root "$commit" | changes)]:-}
 	[ -n "$p" ] || die -c "$EX_FAIL" "$what is in no tag v* and no remote branch, and its code is that of no patch in patches/: only what was tested may be mailed"
 	cmp -s <(message <"$PATCHES/$p" | untagged) <(kgit "$work" log -1 --format=%B "$commit" | untagged) ||
 		die -c "$EX_FAIL" "$what has another message than $p: edit it in build/tree, then make export and make check CHECKS=fast"
-	paths+=("$p") last[${p%%/*}]=$commit
+	series=${p%%/*}
+	paths+=("$p") first[$series]=${first[$series]:-$commit} last[$series]=$commit
 done
 base=$(kgit "$work" rev-parse "${commits[0]}^")
 version=$(tree_version "$work" "$base")
@@ -124,18 +125,13 @@ export GIT_COMMITTER_NAME=$submitter_name GIT_COMMITTER_EMAIL=$submitter_mail GI
 kgit "$work" sparse-checkout set --no-cone '/*' '!/*/' /scripts/ /LICENSES/ /include/ /Documentation/process/ '/*/Kconfig' '/*/Makefile'
 mkdir -p "$out"
 [ -n "${SERIES:-}" ] || rm -f "$out"/*.mbox
-start=$base
-for series in "${on_branch[@]}"; do
-	end=${last[$series]}
-	[ -z "${SERIES:-}" ] || [ "$series" = "$SERIES" ] || {
-		start=$end
-		continue
-	}
+for series in ${SERIES:-"${on_branch[@]}"}; do
+	range=${first[$series]}^..$series
 	step "mbox: $series"
 	cover=$PATCHES/$series/0000-cover-letter.patch
 	[ -f "$cover" ] || die -c "$EX_FAIL" "$series: no cover letter"
-	kgit "$work" checkout -q -B "$series" "$end"
-	mapfile -t mails < <(kgit "$work" format-patch -o "$tmp/$series" "$start..$end")
+	kgit "$work" checkout -q -B "$series" "${last[$series]}"
+	mapfile -t mails < <(kgit "$work" format-patch -o "$tmp/$series" "$range")
 	# One call for all patches, because a series goes to everybody as a whole. The role in the output tells people from lists.
 	(cd "$work" && perl scripts/get_maintainer.pl --nogit --nogit-fallback --nogit-chief-penguins --norolestats --roles "${mails[@]}") \
 		>"$tmp/recipients" 2>"$tmp/log" || die -c "$EX_FAIL" "$series: get_maintainer does not know for whom: $(tail -n 1 "$tmp/log")"
@@ -151,7 +147,7 @@ for series in "${on_branch[@]}"; do
 	! grep -q '^Subject: \[RFC PATCH ' "$cover" || options+=(--rfc)
 	# --base also names the patches between it and the series: the prerequisites.
 	git -C "$work" format-patch -q --stdout --cover-letter --cover-from-description=subject --thread=shallow --from --base="$base" \
-		"${options[@]}" "${recipients[@]}" "$start..$series" >"$tmp/raw" || die -c "$EX_FAIL" "$series: git format-patch failed"
+		"${options[@]}" "${recipients[@]}" "$range" >"$tmp/raw" || die -c "$EX_FAIL" "$series: git format-patch failed"
 	# It encodes neither the names of recipients nor that in a cover letter.
 	perl -MEncode -pe '$head = /^From [0-9a-f]{40} / || $head && /./;
 		s/^((?:From|To|Cc): | +)"?([^"<]*[^"<\0-\x7f][^"<]*)"? </$1 . encode("MIME-Q", decode("UTF-8", $2)) . " <"/e if $head' \
@@ -160,5 +156,4 @@ for series in "${on_branch[@]}"; do
 		die -c "$EX_FAIL" "$series: a line begins with \"From \", which an mbox has between mails: $(head -n 1 "$tmp/log")"
 	mv "$tmp/mbox" "$out/$series.mbox"
 	echo "${out#"$TOP/"}/$series.mbox: $(grep -c '^From ' "$out/$series.mbox") mails"
-	start=$end
 done

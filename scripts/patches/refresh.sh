@@ -78,9 +78,6 @@ work=$tmp/work
 	echo Makefile
 	(cd "$PATCHES" && sed -n 's,^diff --git a/\(.*\) b/.*,\1,p' "${patches[@]}")
 } | sort -u >"$tmp/files"
-for p in "${patches[@]}"; do
-	printf '%s %s\n' "$p" "$(kgit "$old" patch-id --stable <"$PATCHES/$p" | cut -d ' ' -f 1)"
-done >"$tmp/ids"
 
 # Get the files that the patches touch, and no others.
 from_git() { # DIR COMMIT
@@ -157,9 +154,10 @@ apply_one() {
 }
 
 try() { # BASE
-	local base=$1 commit version series p s state where objects
+	local base=$1 commit version series p state where
 	rm -rf "$work" "$tmp/package" "$tmp/fetched.git"
-	mkdir "$work"
+	# Three-way merges need the files that the patches were made for.
+	clone "$old" "$work" --shared
 	: >"$tmp/history"
 	if [ -f "$base" ]; then
 		from_tarball "$base"
@@ -171,11 +169,6 @@ try() { # BASE
 		# shellcheck disable=SC2046,SC2086 # words
 		from_version "${BASH_REMATCH[1]}" ${BASH_REMATCH[4]:-$(base_field suites)}
 	fi
-	kgit "$work" init -q
-	# The files that the patches were made for, for three-way merges.
-	objects=$work/.git/objects/info/alternates
-	kgit "$old" rev-parse --path-format=absolute --git-path objects >"$objects"
-	[ ! -f "$old/.git/objects/info/alternates" ] || cat "$old/.git/objects/info/alternates" >>"$objects"
 	kgit "$work" add -A -f
 	kgit "$work" commit -q -m base
 	kgit "$work" tag start
@@ -186,7 +179,8 @@ try() { # BASE
 	declare -A already=() count=()
 	for ((i = ${#patches[@]} - 1; i >= 0; i--)); do
 		p=${patches[i]}
-		if grep -qxF -e "$(sed -n "s,^$p ,,p" "$tmp/ids")" -e "$(sed -n 's/^Subject: \[PATCH[^]]*\] //p' "$PATCHES/$p")" "$tmp/history" ||
+		if grep -qxF -e "$(kgit "$work" patch-id --stable <"$PATCHES/$p" | cut -d ' ' -f 1)" \
+			-e "$(sed -n 's/^Subject: \[PATCH[^]]*\] //p' "$PATCHES/$p")" "$tmp/history" ||
 			kgit "$work" apply --reverse --check "$PATCHES/$p" 2>/dev/null; then
 			already[$p]=yes
 			kgit "$work" apply --reverse "$PATCHES/$p" 2>/dev/null || true
@@ -197,14 +191,11 @@ try() { # BASE
 	: >"$tmp/table"
 	for series in $(series_names); do
 		kgit "$work" checkout -q -f --detach start
-		for s in $(with_needs "$series"); do
-			for p in "${patches[@]}"; do
-				[ "${p%%/*}" = "$s" ] || continue
-				apply_one "$p"
-				[ "$s" = "$series" ] || continue
-				count[$state]=$((${count[$state]:-0} + 1))
-				printf '%-9s %s%s\n' "$state" "$p" "${where:+: $where}" | tee -a "$tmp/table"
-			done
+		for p in $(series_patches | grep -f <(with_needs "$series" | sed 's,.*,^&/,')); do
+			apply_one "$p"
+			[ "${p%%/*}" = "$series" ] || continue
+			count[$state]=$((${count[$state]:-0} + 1))
+			printf '%-9s %s%s\n' "$state" "$p" "${where:+: $where}" | tee -a "$tmp/table"
 		done
 	done
 	for state in "${words[@]}"; do

@@ -27,10 +27,7 @@ tree_work() {
 
 # tag_series: set the tag series/NAME to the last commit of each series
 tag_series() {
-	local commit path
-	kgit "$tree" tag -l 'series/*' | xargs -r git -C "$tree" tag -d >/dev/null
-	while read -r commit _ path; do
-		[ -n "$path" ] || continue
-		kgit "$tree" tag -f "series/${path%%/*}" "$commit" >/dev/null
-	done <"$record"
+	kgit "$tree" for-each-ref --format='delete %(refname)' refs/tags/series/ | kgit "$tree" update-ref --stdin
+	sed 1d "$record" | awk '{ sub(/\/.*/, "", $3); last[$3] = $1 } END { for (s in last) print "create refs/tags/series/" s, last[s] }' |
+		kgit "$tree" update-ref --stdin
 }

@@ -86,8 +86,7 @@ keep=$start
 kgit "$tree" checkout -q -B hmm-p2p
 kgit "$tree" reset -q --hard "$start"
 kgit "$tree" tag -f base "$base_commit" >/dev/null
-awk -v base="$base_commit" -v same="$same" 'NR == 1 { print base } NR > 1 && NR <= same + 1' "$record" >"$tmp/record"
-mv "$tmp/record" "$record"
+sed -i "1s/.*/$base_commit/; $((same + 1))q" "$record"
 
 rc=0
 : >"$tmp/new"

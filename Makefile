@@ -60,7 +60,7 @@ soak: names ## mutants and long tests; continues [FRESH=1: does not]
 	@LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)" >/dev/null
 	@$(MAKE) -k mutants soak-runs
 
-soak-runs: names
+soak-runs: names ## only the long tests of make soak
 	@kernels=$$(LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels
 	@LIST=soak TEST_TIMEOUT=1800 scripts/guest/test.sh "$(SUITES)" "$(TOPOLOGIES)"
 
@@ -163,5 +163,7 @@ list: ## print the names of suites, topologies, kernels, checks
 
 help: ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 20
-	@echo 'More: scripts/*/NAME --help. If one fails, make prints "Error N", and exits'
-	@echo 'with 2. N is the exit code of its script (scripts/README.md, "Exit codes").'
+	@echo 'make kernel-NAME    build one kernel (make list prints the names)'
+	@echo 'More: --help of scripts/NAME and scripts/*/NAME. If one fails, make prints'
+	@echo '"Error N", and exits with 2. N is the exit code of its script'
+	@echo '(scripts/README.md, "Exit codes").'

@@ -167,7 +167,9 @@ check_tree() {
 	top=$(git -C "$1" rev-parse --show-toplevel 2>/dev/null) || die "$1: not a git tree (or not yours: git config safe.directory)"
 	[ "$top" -ef "$1" ] || die "$1: not the top of a git tree"
 	version=$(tree_version "$1")
-	version_does "$version" || die "$1: is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
+	[ -n "$version" ] || die "$1: is no kernel tree"
+	version_does "$version" ||
+		die "$1: is Linux $version, but the series need $(base_release) or a stable release of it. For others: make refresh BASE=$1"
 	# Before the look for changes, because a conflict leaves changes.
 	for top in rebase-merge rebase-apply MERGE_HEAD CHERRY_PICK_HEAD REVERT_HEAD sequencer BISECT_LOG; do
 		[ ! -e "$(git -C "$1" rev-parse --path-format=absolute --git-path "$top")" ] ||

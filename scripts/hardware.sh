@@ -190,7 +190,7 @@ check_config() {
 	while read -r line; do
 		symbol=${line%%=*}
 		grep -qE "^$symbol=(y|${line#*=})$" <<<"$have" || {
-			lacks "$symbol" "set it to ${line#*=} and build the kernel again (make deb)"
+			lacks "$symbol" "set it to ${line#*=} and build the kernel again"
 			n=1
 		}
 	done < <(grep '^CONFIG_' "$wanted_config")
@@ -216,11 +216,11 @@ check_path() {
 
 check() {
 	local tool
-	either "patches in the kernel $(uname -r)" "build and boot one with them (make deb); until then only steps without 'patched' run" patched
+	either "patches in the kernel $(uname -r)" "build and boot one with them (MAINTAINERS-notes/hardware.md); until then only steps without 'patched' run" patched
 	for tool in python3 rdma ip modinfo; do
-		command -v $tool >/dev/null || lacks $tool "apt-get install python3 iproute2 kmod"
+		command -v $tool >/dev/null || lacks $tool "install python3, iproute2 and kmod (the names in Debian)"
 	done
-	either pyverbs "apt-get install python3-pyverbs ibverbs-providers" python3 -W ignore -c 'import pyverbs.mr'
+	either pyverbs "install python3-pyverbs and ibverbs-providers (the names in Debian)" python3 -W ignore -c 'import pyverbs.mr'
 	either rxe '' has rxe
 	either test_hmm '' has test_hmm
 	if find_gpu; then
@@ -228,7 +228,7 @@ check() {
 		either "$GPU.svm_p2p=1" "boot with it: it lets peers reach device memory" has p2p
 		[ "$GPU" != nouveau ] || has windows || note "$why; the steps with 'windows' are left out"
 	else
-		lacks GPU "none has the driver xe or nouveau; dmesg says if firmware is missing (linux-firmware: xe/, nvidia/)"
+		lacks GPU "none has the driver xe (Arc B580, B570) or nouveau (Pascal); dmesg says if firmware is missing (linux-firmware: xe/, nvidia/)"
 	fi
 	if find_adapter; then
 		good "adapter $RDMA at $NIC, GID $GID, firmware $(cat "/sys/class/infiniband/$RDMA/fw_ver" 2>/dev/null || echo unknown)"

@@ -11,7 +11,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 2 2 '' "$@"
 name=$2
-[[ $name =~ ^[a-z0-9]+(-[a-z0-9]+)*$ ]] || die "NAME=$name: small letters, digits and - only"
+[[ $name =~ ^[a-z0-9]+(-[a-z0-9]+)*$ ]] || die "NAME=$name: small letters, digits and - only, as in: make new-$1 NAME=my-$1"
 case $1 in
 topology) out=selftests/topologies/$name ;;
 test) out=selftests/programs/$name.c ;;

@@ -20,7 +20,6 @@ config=${1:-/boot/config-$(uname -r)}
 [ -f "$config" ] || die "no $config: name a configuration, such as the file /boot/config-* of your distribution (make deb CONFIG=file)"
 src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config name=-p2p${DEBUG:+-debug}
 [ -f "$src/Kconfig" ] || die "no kernel tree in $src: run 'make tree' first"
-command -v dpkg-checkbuilddeps >/dev/null || die "no dpkg-checkbuilddeps: apt-get install dpkg-dev"
 mkdir -p "$out"
 kmake() {
 	make -s -C "$src" O="$out" LOCALVERSION="$name" KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
@@ -46,6 +45,8 @@ done)
 needs=$(sed -n '/^Build-Depends:/,/^Homepage:/{/^Homepage:/d; s/^Build-Depends:/ /; s/^Build-Depends-Arch:/,/; s/<[^>]*>//g; s/gcc-${host_gnu}/gcc/; p}' \
 	"$src/scripts/package/mkdebian" | xargs)
 [ -n "$needs" ] || die "$src/scripts/package/mkdebian names no packages"
+command -v dpkg-checkbuilddeps >/dev/null ||
+	die "the configuration is $out/.config, but there is no dpkg-checkbuilddeps: apt-get install dpkg-dev, or build it as --help says"
 missing=$(dpkg-checkbuilddeps -d "$needs" /dev/null 2>&1 | sed 's/.*: //; s/debhelper-compat ([^)]*)/debhelper/; s/:native//g') || true
 if [ -n "$opted" ]; then
 	echo "configuration: $out/.config, version $(kmake kernelrelease)"

@@ -49,7 +49,7 @@ def measure(groups):
     """Boot everything, and return the folders of the results."""
     runs = [(boot, *run) for boot in range(1, int(os.environ.get("BOOTS") or 5) + 1) for run in RUNS if not groups or run[-1] in groups]
     if not runs:
-        die("nothing to do: no such group")
+        die(f"no group {' '.join(groups)}; there are: {' '.join(dict.fromkeys(run[-1] for run in RUNS))}")
     step(f"bench: {len(runs)} boots, QEMU with TCG (no KVM), {JOBS} side by side")
     shutil.rmtree(OUT / "runs", ignore_errors=True)
 

@@ -5,7 +5,7 @@ notices. SEED (default 1) selects the places. A mutant negates a condition or re
 swaps it with the next one, is off by one, or replaces an operator, flag or constant by a similar one. selftests/mutants/sample-runs
 lists the runs that may notice a mutant. selftests/mutants/equivalent lists mutants that no test can notice, with the reason.
 
-mutants.py builds and runs the kernel, which contains all mutants. Results are in results/sample. It continues where it stopped."""
+mutants.py builds and runs the kernel, which contains all mutants. Results are in results/mutants-sample. It continues where it stopped."""
 import argparse, concurrent.futures, hashlib, os, random, re, sys
 
 import mutants
@@ -106,7 +106,7 @@ def sample(name, count, seed):
     list(mutants.build("normal", drawn))  # this removes those that do not compile: they are no mutants
     drawn = [m for m in drawn if m.number]
     tests = git(TREE, "rev-parse", "HEAD:") + call(["git", "-C", TOP, "rev-parse", "HEAD:selftests"])[1]
-    results = TOP / "results/sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
+    results = TOP / "results/mutants-sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
     killed = equal = 0
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         mutants.unmutated_passes(runs, pool)

@@ -79,7 +79,7 @@ for commit in "${commits[@]}"; do
 done
 base=$(kgit "$work" rev-parse "${commits[0]}^")
 version=$(tree_version "$work" "$base")
-version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, the series need $(base_release) or a stable release of it"
+version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, but the series need $(base_release) or a stable release of it"
 
 mapfile -t on_branch < <(printf '%s\n' "${paths[@]}" | cut -d / -f 1 | uniq)
 diff <(printf '%s\n' "${paths[@]}") <(printf '%s\n' "${all[@]}" | grep -E "^($(

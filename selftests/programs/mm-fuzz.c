@@ -13,14 +13,12 @@
  * userfaultfd, and one unbinds devices. The sequence of one thread follows from the seed, but the
  * threads race. If a page has the wrong content, the last operations on it are printed.
  *
- * Not checked, because the kernel does not promise it: that soft-dirty and userfaultfd notice what
- * a device writes to its own memory.
+ * Not checked: that soft-dirty and userfaultfd notice what a device writes to its own memory. The
+ * kernel does not promise it for soft-dirty. For userfaultfd, nouveau-process checks it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -39,6 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "edu_hmm_uapi.h"
+#include "pagemap-scan.h"
 #include "test_hmm_uapi.h"
 
 #ifndef MADV_COLLAPSE
@@ -47,27 +46,6 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL	102
 #define MADV_GUARD_REMOVE	103
-#endif
-
-/* Newer than the headers of Debian. */
-#ifndef PAGEMAP_SCAN
-#define PAGEMAP_SCAN		_IOWR('f', 16, struct pm_scan_arg)
-#define PAGE_IS_WRITTEN		(1 << 1)
-#define PAGE_IS_PRESENT		(1 << 3)
-#define PM_SCAN_WP_MATCHING	(1 << 0)
-
-struct page_region {
-	uint64_t start, end, categories;
-};
-
-struct pm_scan_arg {
-	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-#endif
-#ifndef UFFD_FEATURE_WP_ASYNC
-#define UFFD_FEATURE_WP_UNPOPULATED	(1 << 13)
-#define UFFD_FEATURE_WP_ASYNC		(1 << 15)
 #endif
 
 #define PAGE	4096UL

@@ -5,6 +5,7 @@
  * the process.
  */
 #include "nouveau.h"
+#include "pagemap-scan.h"
 #include "pager.h"
 
 FIXTURE(process)
@@ -194,6 +195,128 @@ TEST_F(process, userfault_protected_huge)
 
 	ASSERT_NE(mem, MAP_FAILED);
 	write_protected(_metadata, &self->gpu, mem, HUGE, HUGE);
+}
+
+/* How many ranges of the memory were written. They are write-protected now, if the flags say so. */
+static int scan_written(char *mem, size_t size, uint64_t flags)
+{
+	struct page_region ranges[8];
+	struct pm_scan_arg scan = {
+		.size = sizeof(scan),
+		.flags = flags,
+		.start = (uintptr_t)mem,
+		.end = (uintptr_t)mem + size,
+		.vec = (uintptr_t)ranges,
+		.vec_len = 8,
+		.category_mask = PAGE_IS_WRITTEN,
+		.return_mask = PAGE_IS_WRITTEN,
+	};
+	int fd = open("/proc/self/pagemap", O_RDONLY), ret = ioctl(fd, PAGEMAP_SCAN, &scan);
+
+	close(fd);
+	return ret;
+}
+
+struct move {
+	struct gpu *g;
+	char *mem;
+	size_t size;
+	int ret;
+};
+
+static void *move(void *arg)
+{
+	struct move *m = arg;
+
+	m->ret = nouveau_to_vram(m->g->drm, m->mem, m->size);
+	return NULL;
+}
+
+/* PAGEMAP_SCAN can watch the memory. Return: the file that has to stay open, or -1 */
+static int watch(char *mem, size_t size)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API,
+		.features = UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED,
+	};
+	struct uffdio_register range = {
+		.range = { (uintptr_t)mem, size },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	fill(mem, size, 1);
+	return ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range) ? -1 : fd;
+}
+
+/* PAGEMAP_SCAN protects memory while it moves to VRAM. It stays so there, and on the way back. */
+static void scan_moving(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
+{
+	struct move m = { g, mem, size, -1 };
+	int fd = watch(mem, size);
+	pthread_t thread;
+
+	ASSERT_GE(fd, 0);
+	put(g->door, DOOR_HOLD, 1);
+	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	pause_ms(500);
+	EXPECT_EQ(m.ret, -1);
+	EXPECT_EQ(scan_written(mem, size, PM_SCAN_WP_MATCHING), 1);
+	put(g->door, DOOR_HOLD, 0);
+	ASSERT_EQ(pthread_join(thread, NULL), 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	EXPECT_EQ(scan_written(mem, size, 0), 0);
+	EXPECT_EQ(wrong(mem, size, 1), 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), 0);
+	EXPECT_EQ(scan_written(mem, size, 0), 0);
+	close(fd);
+}
+
+TEST_F(process, scan_moving)
+{
+	scan_moving(_metadata, &self->gpu, self->gpu.mem, NPAGES * PAGE);
+}
+
+TEST_F(process, scan_moving_huge)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	scan_moving(_metadata, &self->gpu, mem, HUGE);
+}
+
+/* The GPU can write to its memory. After PAGEMAP_SCAN has protected it, a store is reported. */
+static void scan_store(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
+{
+	int fd = watch(mem, size);
+
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
+	put(g->door, DOOR_DATA, pattern(0, 1));
+	ASSERT_EQ(gpu(g, DOOR_STORE, mem, 4), DOOR_DONE);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	EXPECT_EQ(scan_written(mem, size, PM_SCAN_WP_MATCHING), 1);
+	ASSERT_EQ(gpu(g, DOOR_LOAD, mem, 4), DOOR_DONE);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	EXPECT_EQ(scan_written(mem, size, 0), 0);
+	put(g->door, DOOR_DATA, 4711);
+	ASSERT_EQ(gpu(g, DOOR_STORE, mem, 4), DOOR_DONE);
+	EXPECT_EQ(scan_written(mem, size, 0), 1);
+	EXPECT_EQ(*(uint32_t *)mem, 4711);
+	close(fd);
+}
+
+TEST_F(process, scan_store)
+{
+	scan_store(_metadata, &self->gpu, self->gpu.mem, NPAGES * PAGE);
+}
+
+TEST_F(process, scan_store_huge)
+{
+	char *mem = map(HUGE, MADV_HUGEPAGE);
+
+	ASSERT_NE(mem, MAP_FAILED);
+	scan_store(_metadata, &self->gpu, mem, HUGE);
 }
 
 /* ---- the end of a process ---- */

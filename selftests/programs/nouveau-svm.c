@@ -964,7 +964,7 @@ static size_t free_memory(void)
 	return sysinfo(&i) ? 0 : i.freeram * i.mem_unit;
 }
 
-/* The first copy back that fails costs the page that it went to. Later CPU faults cost nothing. */
+/* The first copy back that fails costs the memory that it went to. Later CPU faults cost nothing. */
 TEST_F(unbind, copy_back_fails_again)
 {
 	struct gpu *g = &self->gpu;
@@ -982,6 +982,15 @@ TEST_F(unbind, copy_back_fails_again)
 	EXPECT_GT(free_memory() + 25 * HUGE, before);
 	ASSERT_TRUE(driver(self, "unbind"));
 	ASSERT_TRUE(driver(self, "bind"));
+}
+
+/* Of each huge page, the first page has data. */
+static void huge_to_vram(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
+{
+	for (size_t at = 0; at < size; at += HUGE)
+		fill(mem + at, PAGE, 8);
+	EXPECT_EQ(nouveau_to_vram(g->drm, mem, size), 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
 }
 
 static void *unbind(void *self)
@@ -1077,12 +1086,22 @@ static bool gpu_is(FIXTURE_DATA(unbind) *self, const char *state)
 	return false;
 }
 
-/* If the copy engine fails, the suspend fails, and the pages stay in place. */
+/*
+ * If the copy engine fails, the suspend fails, and the pages stay in place. The memory that the
+ * copies went to is in use until the driver is unbound.
+ */
 TEST_F(unbind, copy_before_sleep_fails)
 {
 	struct gpu *g = &self->gpu;
+	size_t size = 16 * HUGE, before;
+	char *mem = map(size, MADV_HUGEPAGE);
 
+	ASSERT_NE(mem, MAP_FAILED);
+	memset(mem, 0, size);
+	before = free_memory();
 	ASSERT_EQ(nouveau_to_vram(g->drm, g->mem, NPAGES * PAGE), 0);
+	/* The last chunk that the driver took is evicted first. */
+	huge_to_vram(_metadata, g, mem, size);
 	put(g->door, DOOR_FAIL, 1);
 	EXPECT_FALSE(machine_sleeps(self));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), NPAGES);
@@ -1090,8 +1109,11 @@ TEST_F(unbind, copy_before_sleep_fails)
 	EXPECT_TRUE(machine_sleeps(self));
 	EXPECT_EQ(pages_in_vram(g->mem, NPAGES), 0);
 	EXPECT_EQ(*(uint32_t *)g->mem, 0);
+	EXPECT_EQ(pages_in_vram(mem, size / PAGE), 0);
+	EXPECT_LT(free_memory(), before - size / 2);
 	ASSERT_TRUE(driver(self, "unbind"));
 	ASSERT_TRUE(driver(self, "bind"));
+	EXPECT_GT(free_memory(), before - size / 2);
 }
 
 FIXTURE(sleep)
@@ -1423,10 +1445,7 @@ static size_t stay(struct __test_metadata *_metadata, FIXTURE_DATA(peer) *self, 
 {
 	size_t part = BLOCKS * HUGE, n = part / PAGE, total = 0, there;
 
-	for (size_t at = 0; at < size; at += HUGE)
-		fill(mem + at, PAGE, 8);
-	EXPECT_EQ(nouveau_to_vram(self->gpu.drm, mem, size), 0);
-	EXPECT_EQ(pages_in_vram(mem, size / PAGE), size / PAGE);
+	huge_to_vram(_metadata, &self->gpu, mem, size);
 	for (char *end = mem + size; mem < end; mem += part) {
 		close(self->peer.edu);
 		self->peer.edu = open("/dev/edu_hmm0", O_RDWR);
@@ -1461,9 +1480,7 @@ TEST_F_TIMEOUT(peer, windows, 300)
 	again = stay(_metadata, self, mem, size);
 	ASSERT_EQ(madvise(mem, size, MADV_DONTNEED), 0);
 	/* Memory with windows is handed out first, and freed before the rest. */
-	for (size_t at = 0; at < 2 * part; at += HUGE)
-		fill(mem + at, PAGE, 8);
-	ASSERT_EQ(nouveau_to_vram(self->gpu.drm, mem, 2 * part), 0);
+	huge_to_vram(_metadata, &self->gpu, mem, 2 * part);
 	ASSERT_EQ(madvise(mem, 2 * part, MADV_DONTNEED), 0);
 	small = stay(_metadata, self, mem, part);
 	TH_LOG("%zu MiB of BAR 1 for %zu MiB: %zu pages stay, %zu migrate", self->aperture >> 20,

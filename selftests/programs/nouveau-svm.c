@@ -964,7 +964,7 @@ static size_t free_memory(void)
 	return sysinfo(&i) ? 0 : i.freeram * i.mem_unit;
 }
 
-/* The first copy back that fails costs the memory that it went to. Later CPU faults cost nothing. */
+/* The first copy back that fails costs the memory it went to. Later CPU faults cost nothing. */
 TEST_F(unbind, copy_back_fails_again)
 {
 	struct gpu *g = &self->gpu;

@@ -19,9 +19,7 @@ done
 cd "$TOP"
 rc=0
 # wrong: note that something is wrong. What comes on the standard input says what.
-wrong() {
-	! grep . >&2 || rc=$EX_FAIL
-}
+wrong() { ! grep . >&2 || rc=$EX_FAIL; }
 mapfile -t scripts < <(git ls-files -- "$@" | grep -v '^patches/' | xargs -r -d '\n' shfmt -f)
 if [ "${#scripts[@]}" -gt 0 ]; then
 	shellcheck "${scripts[@]}" || rc=$EX_FAIL

@@ -24,9 +24,7 @@ die() {
 }
 
 # usage: print the comment at the beginning of the script, below its licence
-usage() {
-	sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-}
+usage() { sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 
 wrong_usage() {
 	usage >&2
@@ -81,14 +79,10 @@ PATCHES=${PATCHES:-$TOP/patches}
 feature=1-hmm-p2p
 
 # series_patches: the paths that patches/series lists.
-series_patches() {
-	sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"
-}
+series_patches() { sed 's/#.*//; s/[[:space:]]*$//; /^$/d' "$PATCHES/series"; }
 
 # series_names: the series, in the order of patches/series
-series_names() {
-	series_patches | cut -d / -f 1 | uniq
-}
+series_names() { series_patches | cut -d / -f 1 | uniq; }
 
 # with_needs SERIES...: these series and those that they need, in the order of patches/series. A series needs only earlier ones, so
 # one pass from the end finds all of them.
@@ -101,9 +95,7 @@ with_needs() {
 }
 
 # base_field KEY: the value of KEY in patches/BASE.
-base_field() {
-	sed -n "s/^$1: *//p" "$PATCHES/BASE"
-}
+base_field() { sed -n "s/^$1: *//p" "$PATCHES/BASE"; }
 
 # kgit DIR ARG...: git in one of our trees, without the user's configuration, which could change commit ids and patches.
 kgit() {
@@ -147,9 +139,7 @@ tree_version() {
 make_tools=(CC="$TOP/scripts/build/ccache-gcc.sh" HOSTCC='ccache gcc' RUSTC=none PAHOLE=none)
 
 # base_release: the release of the base without the number of the stable release: 7.3 for 7.3.4
-base_release() {
-	base_field version | grep -o '^[0-9]*[.][0-9]*'
-}
+base_release() { base_field version | grep -o '^[0-9]*[.][0-9]*'; }
 
 # version_does VERSION: is it a release that the patches are for? If the base is 7.3.4, that is 7.3 or any 7.3.N. Trees of
 # maintainers have 7.3.
@@ -181,9 +171,7 @@ check_tree() {
 }
 
 # patches_id: a hash of all patches in order, computed like the patchset_hash of KCIDB
-patches_id() {
-	series_patches | (cd "$PATCHES" && xargs sha256sum) | cut -c -64 | sha256sum | cut -c -64
-}
+patches_id() { series_patches | (cd "$PATCHES" && xargs sha256sum) | cut -c -64 | sha256sum | cut -c -64; }
 
 # code_id: a hash of their code, without the messages
 code_id() {
@@ -200,9 +188,7 @@ verdict_kind() {
 }
 
 # verdict_id CHECK: that hash
-verdict_id() {
-	"$(verdict_kind "$1")"
-}
+verdict_id() { "$(verdict_kind "$1")"; }
 
 # need_space DIR GIB: exit unless the disk has so much space
 need_space() {
@@ -220,9 +206,7 @@ series_id() {
 }
 
 # results_dir KERNEL TOPOLOGY SUITE ARGUMENTS: the folder for the results of this run.
-results_dir() {
-	printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"
-}
+results_dir() { printf '%s\n' "$TOP/results/$(base_field version)-$(series_id "$1")-$1-$2/$3${4:+-${4// /-}}"; }
 
 # attend COMMAND...: run it as a process group of its own, all of which scratch ends at an interrupt
 attend() {

@@ -43,23 +43,15 @@ field() {
 }
 
 # all KIND: the names of all steps, or of all modes
-all() {
-	sed -n "s/^$1 \([a-z-]*\):.*/\1/p" "$steps"
-}
+all() { sed -n "s/^$1 \([a-z-]*\):.*/\1/p" "$steps"; }
 
-has_modes() { # STEP
-	field "$1" modes | grep -q ''
-}
+has_modes() { field "$1" modes | grep -q ''; } # STEP
 
-title() { # KIND NAME
-	sed -n "s/^$1 $2: //p" "$steps"
-}
+title() { sed -n "s/^$1 $2: //p" "$steps"; } # KIND NAME
 
 # ---- what is there ----
 
-has_module() {
-	[ -d "/sys/module/${1//-/_}" ] || modinfo "$1" >/dev/null 2>&1
-}
+has_module() { [ -d "/sys/module/${1//-/_}" ] || modinfo "$1" >/dev/null 2>&1; }
 
 # The series gives this parameter to both drivers.
 patched() {
@@ -120,9 +112,7 @@ sys.exit(not Context(name=sys.argv[1]).query_device_ex().odp_caps.general_caps &
 END
 }
 
-find_p2p_check() {
-	PATH=$TOP/build:$TOP/p2p-check:/programs:$PATH type -P p2p-check
-}
+find_p2p_check() { PATH=$TOP/build:$TOP/p2p-check:/programs:$PATH type -P p2p-check; }
 
 iommu_mode() {
 	local device=${NIC:-$PCI}
@@ -134,13 +124,9 @@ iommu_mode() {
 }
 
 # windows: how many huge pages fit into the part of BAR1 that nouveau has reserved for peers
-windows() {
-	echo $(($(cat "/sys/bus/pci/devices/$PCI/p2pmem/size" 2>/dev/null || echo 0) >> 21))
-}
+windows() { echo $(($(cat "/sys/bus/pci/devices/$PCI/p2pmem/size" 2>/dev/null || echo 0) >> 21)); }
 
-p2p_is_on() {
-	[ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" = Y ]
-}
+p2p_is_on() { [ "$(cat "/sys/module/$GPU/parameters/svm_p2p" 2>/dev/null)" = Y ]; }
 
 # has WORD: one of the words of the lines "needs". If it is missing, $why says so.
 has() {
@@ -302,9 +288,7 @@ folder() {
 	fi
 }
 
-state() { # STEP [MODE]
-	cat "$(folder "$@")/state" 2>/dev/null || true
-}
+state() { cat "$(folder "$@")/state" 2>/dev/null || true; } # STEP [MODE]
 
 # lacking STEP [WORD...]: print the first of its needs that is missing. The words do not count.
 lacking() {
@@ -405,9 +389,7 @@ mask() {
 		-e "s/\b$host\b/HOST/g; s/\b${host%%\\.*}\b/HOST/g"
 }
 
-try() { # FILE COMMAND...
-	! command -v "$2" >/dev/null || "${@:2}" >"$files/$1" 2>&1 || true
-}
+try() { ! command -v "$2" >/dev/null || "${@:2}" >"$files/$1" 2>&1 || true; } # FILE COMMAND...
 
 machine() {
 	echo "repository: $(git -c safe.directory='*' -C "$TOP" rev-parse HEAD 2>/dev/null || echo unknown)"

@@ -21,9 +21,7 @@ config=${1:-/boot/config-$(uname -r)}
 src=$BUILD/tree out=$BUILD/deb/objects wanted=$TOP/kernel-config/hardware.config name=-p2p${DEBUG:+-debug}
 [ -f "$src/Kconfig" ] || die "no kernel tree in $src: run 'make tree' first"
 mkdir -p "$out"
-kmake() {
-	make -s -C "$src" O="$out" LOCALVERSION="$name" KDEB_PKGVERSION="$(base_field version)-p2p" "$@"
-}
+kmake() { make -s -C "$src" O="$out" LOCALVERSION="$name" KDEB_PKGVERSION="$(base_field version)-p2p" "$@"; }
 
 step "deb: the configuration"
 # The certificates of the distribution are not in its configuration. Debugging information is ten times as large as the kernel.

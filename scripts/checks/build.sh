@@ -9,9 +9,7 @@ export KBUILD_BUILD_USER=hmm-p2p KBUILD_BUILD_HOST=localhost KBUILD_BUILD_TIMEST
 unset KBUILD_OUTPUT O ARCH CROSS_COMPILE KCFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 
 # kmake OUT ARG...: run make in $work
-kmake() {
-	make -C "$work" O="out-$1" -j "$(nproc)" "${make_tools[@]}" "${@:2}" </dev/null
-}
+kmake() { make -C "$work" O="out-$1" -j "$(nproc)" "${make_tools[@]}" "${@:2}" </dev/null; }
 
 # configure OUT: the configuration of the kernel `normal` in $work/out-OUT, plus the touched files that `normal` leaves out
 configure() {

@@ -61,9 +61,7 @@ touched() { kgit "$work" diff --name-only --no-renames --diff-filter=d "$FROM" "
 at() { kgit "$work" checkout -q --detach -f "$1"; }
 
 # new_lines BEFORE AFTER: the lines that occur more often in AFTER than in BEFORE
-new_lines() {
-	awk 'FILENAME == ARGV[1] { seen[$0]++; next } seen[$0]-- > 0 { next } { print }' "$1" "$2"
-}
+new_lines() { awk 'FILENAME == ARGV[1] { seen[$0]++; next } seen[$0]-- > 0 { next } { print }' "$1" "$2"; }
 
 # messages: extract messages of compilers and checkers from a log. Line numbers are removed, because other changes move lines.
 messages() {

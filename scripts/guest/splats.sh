@@ -32,9 +32,7 @@ done
 [ -s "$1" ] || die "cannot scan: $1 is empty"
 
 # Remove comments and blank lines, because an empty pattern would match every line.
-patterns() {
-	sed '/^[[:space:]]*#/d; /^[[:space:]]*$/d' "$1"
-}
+patterns() { sed '/^[[:space:]]*#/d; /^[[:space:]]*$/d' "$1"; }
 # Each exception needs a comment directly above it, with the reason.
 awk '/^[[:space:]]*#/ { reason = 1; next } /^[[:space:]]*$/ { reason = 0; next }
 	!reason { print FILENAME ":" FNR ": no reason given for: " $0 > "/dev/stderr"; bad = 1 } { reason = 0 } END { exit bad }' "$allow" ||

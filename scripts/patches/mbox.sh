@@ -45,9 +45,7 @@ git clone -q --shared --no-checkout --template= "$dir" "$work"
 
 # changes: the lines that a diff on the standard input adds and removes. If make apply merged a patch, its context is not that of
 # the file in patches/.
-changes() {
-	sed -n '/^diff --git /,/^-- $/ { /^-- $/d; /^[-+]/p; /^[a-z]* \(file \)\?mode/p; }' | sha256sum
-}
+changes() { sed -n '/^diff --git /,/^-- $/ { /^-- $/d; /^[-+]/p; /^[a-z]* \(file \)\?mode/p; }' | sha256sum; }
 # message: subject and text of a mail on the standard input
 message() {
 	kgit "$work" mailinfo -b "$tmp/body" /dev/null | sed -n 's/^Subject: //p'

@@ -30,11 +30,7 @@ rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }
 is_fast() { rows fast | grep -xF -e "$1" >/dev/null; }
 all=$(cd "$checks" && for d in */; do echo "${d%/}"; done)
 mapfile -t names < <(for name in ${1:-fast $all}; do
-	if [ "$name" = fast ]; then
-		rows fast
-	else
-		echo "$name"
-	fi
+	[ "$name" = fast ] && rows fast || echo "$name"
 done | awk '!seen[$0]++')
 slow=
 for name in "${names[@]}"; do
@@ -165,17 +161,14 @@ one() {
 		kgit "$work" checkout -q --detach "$head"
 	fi
 	for bad in "$inputs/$name"/*; do
-		[ -z "${RANGE:-}" ] || break
+		[[ -z ${RANGE:-} && $rc -eq 0 ]] || break
 		[ -e "$bad" ] || {
 			echo "has no bad input in selftests/scripts/checks/$name" >"$tmp/line"
 			rc=1
 			break
 		}
 		n=$((n + 1))
-		rejects "$name" "$bad" || {
-			rc=$?
-			break
-		}
+		rejects "$name" "$bad" || rc=$?
 	done
 	if [ "$rc" -eq 0 ] && [ -n "$self" ]; then
 		echo "$n bad inputs rejected" >"$tmp/line"

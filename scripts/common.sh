@@ -179,13 +179,7 @@ code_id() {
 }
 
 # verdict_kind CHECK: on which of these two its verdict depends. Slow checks look only at the code.
-verdict_kind() {
-	if grep -qxF -e "$1" "$TOP/scripts/checks/fast"; then
-		echo patches_id
-	else
-		echo code_id
-	fi
-}
+verdict_kind() { grep -qxF -e "$1" "$TOP/scripts/checks/fast" && echo patches_id || echo code_id; }
 
 # verdict_id CHECK: that hash
 verdict_id() { "$(verdict_kind "$1")"; }

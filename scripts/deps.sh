@@ -25,9 +25,7 @@ if [ -n "${NO_DEPS:-}" ]; then
 		done
 	done < <(sed -n 's/^\([^#[:space:]]*\)[[:space:]]*#.*: \(.*\)$/\1 \2/p' "$list")
 	# The programs of the guests are static, and so is its busybox.
-	tmp=$(mktemp)
-	trap 'rm -f "$tmp"' EXIT
-	gcc -static -x c -o "$tmp" - <<<'int main(void) { return 0; }' 2>/dev/null || missing+=("static C library for gcc -static (libc6-dev)")
+	gcc -static -x c -o /dev/null - <<<'int main(void) { return 0; }' 2>/dev/null || missing+=("static C library for gcc -static (libc6-dev)")
 	! ldd "$(PATH=$PATH:/usr/sbin:/sbin type -P busybox)" >/dev/null 2>&1 || missing+=("busybox that is static (busybox-static)")
 	[ "${#missing[@]}" -eq 0 ] || die "missing (in brackets: the package of Debian): $(printf '%s, ' "${missing[@]}" | sed 's/, $//')"
 	exit 0

@@ -280,13 +280,7 @@ variables() {
 }
 
 # folder STEP [MODE]: where its results are. A step without "modes" needs to pass in one mode only.
-folder() {
-	if has_modes "$1"; then
-		echo "$out/$(uname -r)/${2:-$mode}/$1"
-	else
-		echo "$out/$(uname -r)/$1"
-	fi
-}
+folder() { echo "$out/$(uname -r)/$(! has_modes "$1" || echo "${2:-$mode}/")$1"; }
 
 state() { cat "$(folder "$@")/state" 2>/dev/null || true; } # STEP [MODE]
 

@@ -18,18 +18,14 @@ here=$checks/$(basename "$(dirname "$0")")
 work=$WORK
 EX_WARNING=250
 
-pass() {
-	printf '%s\n' "$*"
-	exit 0
+# conclude CODE WORD...: print the line of the check, and end
+conclude() {
+	printf '%s\n' "${*:2}"
+	exit "$1"
 }
-warning() {
-	printf '%s\n' "$*"
-	exit "$EX_WARNING"
-}
-fail() {
-	printf '%s\n' "$*"
-	exit "$EX_FAIL"
-}
+pass() { conclude 0 "$@"; }
+warning() { conclude "$EX_WARNING" "$@"; }
+fail() { conclude "$EX_FAIL" "$@"; }
 
 # rows FILE: its lines without comments and empty lines
 rows() { sed 's/^#.*//; s/[[:space:]]*$//; /^$/d' "$1"; }

@@ -106,11 +106,10 @@ summary=$TOP/results/$(base_field version)
 [ ! -f "$BUILD/kernels/$kernel/stamp" ] || summary+=-$(series_id "$kernel")
 
 folder() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
-	if [ "$2" = host ]; then
-		echo "$summary/$1"
-	else
-		results_dir "$2" "$3" "$1" "${*:4}"
-	fi
+	case $2 in
+	host) echo "$summary/$1" ;;
+	*) results_dir "$2" "$3" "$1" "${*:4}" ;;
+	esac
 }
 
 # judge_host DIR SUITE COMMAND...: run a command on the host and record the results that it prints

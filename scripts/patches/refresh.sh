@@ -119,12 +119,9 @@ from_version() { # VERSION [SUITE...]
 
 # apply_one PATCH: apply it in $work; sets state, and where for a conflict
 apply_one() {
-	local rc=0 path=$PATCHES/$1 before lacks
-	where=''
-	[ -z "${already[$1]:-}" ] || {
-		state=already
-		return
-	}
+	local path=$PATCHES/$1 before lacks
+	where='' state=already
+	[ -z "${already[$1]:-}" ] || return 0
 	if kgit "$work" apply --check -v "$path" >"$tmp/apply" 2>&1; then
 		state=clean
 		! grep -q offset "$tmp/apply" || state=offset
@@ -132,12 +129,10 @@ apply_one() {
 		return
 	fi
 	before=$(kgit "$work" rev-parse HEAD)
-	state=merge
-	kgit "$work" "${am[@]}" --3way "$path" >"$tmp/am" 2>&1 </dev/null || rc=$?
-	[ "$rc" -ne 0 ] || {
-		[ "$(kgit "$work" rev-parse HEAD)" != "$before" ] || state=already
+	if kgit "$work" "${am[@]}" --3way "$path" >"$tmp/am" 2>&1 </dev/null; then
+		[ "$(kgit "$work" rev-parse HEAD)" = "$before" ] || state=merge
 		return
-	}
+	fi
 	# Files that another patch adds are no code of the kernel. After a merge that failed, a file may be there that is in no commit.
 	lacks=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added" | while read -r f; do kgit "$work" cat-file -e "HEAD:$f" 2>/dev/null || echo "$f"; done | xargs)
 	state=absent where=$lacks

@@ -206,16 +206,12 @@ for name in "${names[@]}"; do
 	# Checks that compile use all processors and the same tree.
 	jobs=1
 	! is_fast "$name" || jobs=${JOBS:-$(nproc)}
-	while [ ${#running[@]} -ge "$jobs" ]; do
-		finish
-	done
+	while [ ${#running[@]} -ge "$jobs" ]; do finish; done
 	step "check: $name"
 	one "$name" &
 	running[$!]=$name
 done
-while [ ${#running[@]} -gt 0 ]; do
-	finish
-done
+while [ ${#running[@]} -gt 0 ]; do finish; done
 echo "$passed passed, $warnings with a warning, $failed failed" | tee -a "$tmp/summary"
 mv "$tmp/summary" "$results/summary.txt"
 [ "$failed" -eq 0 ] || exit "$EX_FAIL"

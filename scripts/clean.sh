@@ -5,7 +5,7 @@
 # usage: clean.sh [--all]
 #
 # With --all it also removes the cache (the base, ccache, QEMU 11 and other downloads).
-# Other files in the folder of the cache stay.
+# The cache may be a folder with other files of the user: they stay.
 # Refuses if build/tree has work that is not in patches/, a stash, or another branch.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -19,7 +19,6 @@ if [ -f "$record" ]; then
 	[ -z "$work" ] || die "build/tree has commits that are not in patches/ ($work): remove them, or build/tree, yourself"
 fi
 rm -rf "$BUILD" "$TOP/results"
-# The cache may be a folder with other files of the user, so only ours are removed.
 if [ -n "$opted" ] && [ -d "$CACHE" ]; then
 	rm -rf "$CACHE"/{*.git,b4,ccache,debian,linux-*,mutants,objects-*,perftest-*,qemu-*,rdma-core-*,sparse,*.lock}
 	rmdir "$CACHE" 2>/dev/null || step "clean: left in $CACHE: $(cd "$CACHE" && echo *)"

@@ -235,9 +235,7 @@ end_scratch() {
 	local pid
 	trap '' HUP INT TERM
 	# Each job is a process group of its own (set -m).
-	for pid in $(jobs -p); do
-		kill -- "-$pid" 2>/dev/null || true
-	done
+	for pid in $(jobs -p); do kill -- "-$pid" 2>/dev/null || true; done
 	wait
 	rm -rf "$tmp"
 }

@@ -265,9 +265,7 @@ begin_test_hmm() {
 
 undo() {
 	local command
-	for command in "${ours[@]}"; do
-		$command >/dev/null 2>&1 || true
-	done
+	for command in "${ours[@]}"; do $command >/dev/null 2>&1 || true; done
 	ours=() RXE=''
 }
 
@@ -466,9 +464,7 @@ list() {
 		printf '%s: %s (%s min%s)\n    needs: %s\n    a failure: %s\n' "$step" "$(title step "$step")" "$(field "$step" minutes)" \
 			"$(! has_modes "$step" || echo ' in each mode')" "$(field "$step" needs)" "$(field "$step" fails)"
 	done
-	for step in $(all mode); do
-		echo "mode $step: $(title mode "$step")"
-	done
+	for step in $(all mode); do echo "mode $step: $(title mode "$step")"; done
 }
 
 [[ " $* " != *" --help "* ]] || set -- --help

@@ -19,9 +19,7 @@ mapfile -t fragments < <(awk -v k="$kernel" -v dir="$dir" '$1 == k { for (i = 2;
 [ ${#fragments[@]} -gt 0 ] || die "no kernel '$kernel' in kernel-config/kernels"
 [ -f "$src/Kconfig" ] || die "$src is not a kernel tree"
 fragments+=("$@")
-for f in "${fragments[@]}"; do
-	[ -f "$f" ] || die "no fragment $f"
-done
+for f in "${fragments[@]}"; do [ -f "$f" ] || die "no fragment $f"; done
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)

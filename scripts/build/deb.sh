@@ -10,8 +10,7 @@
 # The packages go to build/deb. This takes an hour on eight processors, and 25 GiB of
 # disk. To build on another distribution: make -C build/tree O=../deb/objects binrpm-pkg.
 #
-# --dry-run writes the configuration, checks it, names what is missing to build, and
-# stops.
+# --dry-run only writes and checks the configuration, and names what the build lacks.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 arguments 0 1 --dry-run "$@"

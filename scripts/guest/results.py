@@ -175,11 +175,8 @@ def run(folder, meta):
         if test["name"] == NO_RESULT:
             test["reason"] = "planned, and there is no result"
 
-    splats = []
-    if (folder / "splats").exists():
-        for line in (folder / "splats").read_text(errors="replace").splitlines():
-            number, test, said = line.split("\t", 2)
-            splats.append({"line": int(number), "test": test, "text": said})
+    lines = (folder / "splats").read_text(errors="replace").splitlines() if (folder / "splats").exists() else []
+    splats = [{"line": int(number), "test": test, "text": said} for number, test, said in (line.split("\t", 2) for line in lines)]
     failed = [t for t in tests if t["status"] == "FAIL"]
 
     for key in [key for key in meta if key == "guest_status" or key.endswith("seconds")]:
@@ -235,9 +232,7 @@ def repeated(folder, before):
     """Judge a run that repeats another one. A test that failed in the first run and not in the second one is a flake."""
     folder, result, first = Path(folder), load(folder), load_first(before)
     tests = {t["name"]: t for t in result["tests"]}
-    for failed in [t for t in first["tests"] if t["status"] == "FAIL"]:
-        if failed["name"] == NO_RESULT:
-            continue
+    for failed in [t for t in first["tests"] if t["status"] == "FAIL" and t["name"] != NO_RESULT]:
         test = tests.get(failed["name"])
         if test is None:
             # "vm" exists only if the run as a whole had an error.
@@ -247,8 +242,7 @@ def repeated(folder, before):
             result["tests"].append(test)
         test["first"] = message(failed)
         if test["status"] != "FAIL":
-            where = f"{result['kernel']}/{result['topology']}"
-            test["flake"] = listed(result["suite"], "flaky", where, failed["name"], message(failed))
+            test["flake"] = listed(result["suite"], "flaky", f"{result['kernel']}/{result['topology']}", failed["name"], message(failed))
             if not test["flake"]:
                 test.update(status="FAIL", reason=f"flake: passed when repeated, failed before: {message(failed)}")
     flakes = [t for t in result["tests"] if "flake" in t]
@@ -410,10 +404,8 @@ def kcidb(runs):
     """A submission to KCIDB with everything that ran on a kernel. A repeated run is included twice."""
     origin = os.environ.get("KCIDB_ORIGIN") or "hmm_p2p"
     checkouts, builds, tests = {}, {}, []
-    for result in runs:
+    for result in [run for run in runs if run["kernel"] != "host"]:
         kernel = result["kernel"]
-        if kernel == "host":
-            continue
         stamp = dict(line.split(" ", 1) for line in (BUILD / "kernels" / kernel / "stamp").read_text().splitlines())
         checkout = f"{origin}:{stamp['tree']}-{stamp['edits']}"
         build = f"{checkout}-{kernel}-{stamp['config']}"

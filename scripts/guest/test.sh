@@ -236,9 +236,7 @@ for n in "${!todo[@]}"; do
 	running[$!]=$n
 	began[$n]=$EPOCHSECONDS
 done
-while [ ${#running[@]} -gt 0 ]; do
-	finish
-done
+while [ ${#running[@]} -gt 0 ]; do finish; done
 
 # Compare results of several runs, by the files "same-results" of the suites. The results are KTAP.
 mkdir -p "$summary"

@@ -146,8 +146,7 @@ class Topology:
     @staticmethod
     def meet(exporter, importer):
         """The bridge at which the paths of the two devices meet, or None."""
-        theirs = importer.up()
-        return next((b for b in exporter.up() if b in theirs), None)
+        return next((b for b in exporter.up() if b in importer.up()), None)
 
     def check(self):
         for key in ("cpu", "memory"):

@@ -202,10 +202,8 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	importer=$TOP/selftests/suites/$suite/importer exporter=$TOP/selftests/suites/$suite/exporter
 	[ -x "$importer" ] || importer=''
 	[ -x "$exporter" ] || exporter=''
-	if [ -n "$importer$exporter" ]; then
-		# A short path, because the path of a socket has at most 107 characters.
-		socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
-	fi
+	# A short path, because the path of a socket has at most 107 characters.
+	[ -z "$importer$exporter" ] || socket_dir=$(mktemp -d /tmp/hmm-p2p.XXXXXX)
 	topology "$file"
 	icount='' accel=${ACCEL:-tcg} accel_words='TCG (no KVM)'
 	[ ! -f "$list" ] || icount=$(awk -v run="${4:-}" '{ sub(/#.*/, "") } NF && $1 == run { print(NF > 1 ? $2 : 3) }' "$list")
@@ -382,9 +380,7 @@ judge() {
 	fi
 	local rc=0
 	"$TOP/scripts/guest/splats.sh" "$console" >"$part/splats" 2>"$part/splats.err" || rc=$?
-	if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
-		code=$EX_USAGE why=$(cat "$part/splats.err")
-	fi
+	[ $code -ne 0 ] || [ $rc -eq 0 ] || [ $rc -eq "$EX_SPLAT" ] || code=$EX_USAGE why=$(cat "$part/splats.err")
 }
 
 slowdown=${SLOWDOWN:-1}

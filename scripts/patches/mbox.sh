@@ -39,7 +39,6 @@ scratch "$BUILD"
 
 command -v perl >/dev/null || die "no perl: get_maintainer.pl needs it"
 
-# A temporary clone.
 work=$tmp/tree
 git clone -q --shared --no-checkout --template= "$dir" "$work"
 

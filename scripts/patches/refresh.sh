@@ -204,7 +204,5 @@ try() { # BASE
 
 am=(-c core.hooksPath=/dev/null am -q --keep-non-patch --no-scissors --no-keep-cr)
 conflicts=
-for base in "${bases[@]}"; do
-	try "$base"
-done
+for base in "${bases[@]}"; do try "$base"; done
 [ -z "$conflicts" ] || exit "$EX_APPLY"

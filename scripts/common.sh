@@ -143,11 +143,7 @@ base_release() { base_field version | grep -o '^[0-9]*[.][0-9]*'; }
 
 # version_does VERSION: is it a release that the patches are for? If the base is 7.3.4, that is 7.3 or any 7.3.N. Trees of
 # maintainers have 7.3.
-version_does() {
-	local release
-	release=$(base_release)
-	[[ $1 == "$release" || $1 == "$release".* ]]
-}
+version_does() { [[ $1 == "$(base_release)" || $1 == "$(base_release)".* ]]; }
 
 # check_tree DIR: exit with a message unless DIR is a clean git tree with a version of version_does(), and no rebase, merge or
 # the like has begun there.

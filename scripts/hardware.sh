@@ -55,11 +55,7 @@ has_module() { [ -d "/sys/module/${1//-/_}" ] || modinfo "$1" >/dev/null 2>&1; }
 
 # The series gives this parameter to both drivers.
 patched() {
-	local driver
-	for driver in xe nouveau; do
-		! modinfo -F parm $driver 2>/dev/null | grep -q '^svm_p2p:' || return 0
-	done
-	return 1
+	grep -q '^svm_p2p:' < <(for driver in xe nouveau; do modinfo -F parm $driver 2>/dev/null || true; done)
 }
 
 find_config() {
@@ -105,11 +101,8 @@ find_adapter() {
 
 # odp NAME: whether this RDMA device has on-demand paging
 odp() {
-	python3 - "$1" <<'END' 2>/dev/null
-import sys
-from pyverbs.device import Context
-sys.exit(not Context(name=sys.argv[1]).query_device_ex().odp_caps.general_caps & 1)
-END
+	python3 -c 'import sys; from pyverbs.device import Context
+sys.exit(not Context(name=sys.argv[1]).query_device_ex().odp_caps.general_caps & 1)' "$1" 2>/dev/null
 }
 
 find_p2p_check() { PATH=$TOP/build:$TOP/p2p-check:/programs:$PATH type -P p2p-check; }

@@ -69,13 +69,12 @@ else
 		need_space "$BUILD" 8
 		import "$BASE_TARBALL"
 	fi
-	repo=$CACHE/$commit.git
-	[ -d "$repo" ] || [ ! -d "$CACHE/v$version.git" ] || repo=$CACHE/v$version.git
-	[ -d "$repo" ] || {
+	[ -d "$CACHE/$commit.git" ] || [ -d "$CACHE/v$version.git" ] || {
 		need_space "$BUILD" 8
 		fetch
-		[ -d "$repo" ] || repo=$CACHE/v$version.git
 	}
+	repo=$CACHE/$commit.git
+	[ -d "$repo" ] || repo=$CACHE/v$version.git
 	commit=$(kgit "$repo" rev-parse base)
 fi
 

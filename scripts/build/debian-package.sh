@@ -50,9 +50,7 @@ scratch "$(dirname "$dir")"
 apt=$tmp/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
-printf '%s\n' "${suite%%-*}" "$suite" | uniq | while read -r line; do
-	printf '%s [arch=amd64 signed-by=%s%s] %s %s main\n' $type "$keyring" "$old" "$mirror" "$line"
-done >"$apt/sources.list"
+printf '%s\n' "${suite%%-*}" "$suite" | uniq | sed "s,.*,$type [arch=amd64 signed-by=$keyring$old] $mirror & main," >"$apt/sources.list"
 cat >"$apt/apt.conf" <<END
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;

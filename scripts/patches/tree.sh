@@ -42,13 +42,10 @@ if [ ! -d "$tree/.git" ]; then
 	mv "$tmp/tree" "$tree"
 fi
 
-patches=()
 while IFS= read -r p; do
 	[ -f "$PATCHES/$p" ] || die "patches/series lists $p, which is not there"
-	patches+=("$p")
 done < <(series_patches)
-wanted=()
-[ "${#patches[@]}" -eq 0 ] || mapfile -t wanted < <(cd "$PATCHES" && sha256sum "${patches[@]}")
+mapfile -t wanted < <(series_patches | (cd "$PATCHES" && xargs -r -d '\n' sha256sum))
 mapfile -t commits < <(cut -d ' ' -f 1 "$record")
 mapfile -t applied < <(sed 1d "$record" | cut -d ' ' -f 2-)
 

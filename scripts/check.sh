@@ -13,8 +13,8 @@
 # A check is a folder with
 #   check  the program. Prints one line; exit 0 passed, 250 passed with a warning,
 #          other codes failed
-#   files  only for fast checks: kernel files (git pathspecs) that the check reads,
-#          besides those that the patches and the bad inputs name
+#   files  only for fast checks, whose trees have only the files that they read: kernel
+#          files (git pathspecs) besides those that the patches and the bad inputs name
 # Its bad inputs are in selftests/scripts/checks/NAME. A check that does not reject them
 # fails. Each names a regular expression for the reason. It is a patch for the kernel
 # (*.patch) or for this project (*.diff), with the expression in its line "Expect:". Or

@@ -127,10 +127,8 @@ fetch_tag() {
 tree_version() {
 	git -C "$1" show "${2:-HEAD}:Makefile" 2>/dev/null | awk '
 		$2 == "=" && !($1 in v) { v[$1] = $3 }
-		END {
-			if (v["VERSION"] == "") exit
-			printf "%s.%s%s%s\n", v["VERSION"], v["PATCHLEVEL"], (v["SUBLEVEL"] > 0 ? "." v["SUBLEVEL"] : ""), v["EXTRAVERSION"]
-		}'
+		END { if (v["VERSION"] != "") print v["VERSION"] "." v["PATCHLEVEL"] \
+			(v["SUBLEVEL"] > 0 ? "." v["SUBLEVEL"] : "") v["EXTRAVERSION"] }'
 }
 
 # The compiler. kconfig writes the versions of rustc and pahole into the configuration, although these kernels use neither.

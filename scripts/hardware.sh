@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # On a machine with a GPU or an RDMA adapter: say what is missing for peer-to-peer DMA to device memory, and run the tests.
 #
-# usage: hardware.sh check [OPTION...]
+# usage: hardware.sh check [OPTION...]   what is there, what is missing, and what to do
 #        hardware.sh run [OPTION...] [STEP...]
-#        hardware.sh list
+#        hardware.sh list                the steps, with their time and what a failure means
 #
-# check: says what is there and what is missing, a line each, and what to do.
 # run: runs the steps that fit this machine, as root, and writes the report. A step that
 # has passed is not repeated unless it is named. At the end it says what to boot for the
 # steps that are left.
-# list: prints the steps, with their time and what a failure means.
 #
 #   --gpu BDF         the GPU, as in lspci -D (default: the first of xe or nouveau that has
 #                     memory of its own)

@@ -48,14 +48,9 @@ make -s -C "$src" O="$out" KCONFIG_CONFIG="$tmp/config" KCONFIG_ALLCONFIG="$tmp/
 }
 
 awk -F '\t' '
-	NR == FNR {
-		if ($0 ~ /^CONFIG_/) { s = $0; sub(/=.*/, "", s); got[s] = substr($0, length(s) + 2) }
-		next
-	}
-	{
-		g = ($1 in got) ? got[$1] : "n"
-		if (g != $2) { printf "%s: asked for %s by %s, kconfig made it %s\n", $1, $2, $3, g; bad = 1 }
-	}
+	NR == FNR { if (match($0, /^CONFIG_[^=]*/)) got[substr($0, 1, RLENGTH)] = substr($0, RLENGTH + 2); next }
+	{ g = ($1 in got) ? got[$1] : "n" }
+	g != $2 { printf "%s: asked for %s by %s, kconfig made it %s\n", $1, $2, $3, g; bad = 1 }
 	END { exit bad }' "$tmp/config" "$tmp/wanted" >&2 ||
 	die -c "$EX_CONFIG" "$kernel: the symbols above cannot be set: give each what it depends on, or drop it"
 

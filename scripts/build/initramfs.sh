@@ -39,10 +39,7 @@ file() { # GUEST-PATH HOST-FILE [MODE]
 }
 
 folder() { # GUEST-PATH HOST-FOLDER [MODE]
-	local f
-	while read -r f; do
-		file "$1/$f" "$2/$f" "${@:3}"
-	done < <(cd "$2" && find . -type f -printf '%P\n')
+	find "$2" -type f -printf "file $1/%P %p ${3:-0755} 0 0\n" >>"$list"
 }
 
 # Without one of its libraries a dynamic program fails in the guest with "not found".
@@ -56,13 +53,11 @@ libraries() { # HOST-FILE
 }
 
 busybox() {
-	local bin applet
+	local bin
 	bin=$(type -P busybox) || die "no busybox: apt-get install busybox-static"
 	! ldd "$bin" >/dev/null 2>&1 || die "$bin is not static: apt-get install busybox-static"
 	file /bin/busybox "$bin"
-	"$bin" --list-full | while read -r applet; do
-		[ "$applet" = bin/busybox ] || echo "slink /$applet /bin/busybox 0755 0 0"
-	done >>"$list"
+	"$bin" --list-full | sed '\,^bin/busybox$,d; s,.*,slink /& /bin/busybox 0755 0 0,' >>"$list"
 }
 
 # The guest gets only those lines of modules.dep that are about modules in the archive.

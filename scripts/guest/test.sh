@@ -9,9 +9,8 @@
 # Results are in results/latest. vm.sh --help explains time limits. --kernels runs
 # nothing, and prints the targets of make for the kernels that are needed.
 #
-# LIST=soak does the runs that the files "soak" of the suites list, in place of those in
-# the files "runs". You may stop it at any time; it continues where it stopped, except
-# with FRESH=1 (selftests/README.md).
+# LIST=soak does the runs of the files "soak" in place of those of the files "runs". It
+# continues where it was stopped, except with FRESH=1 (selftests/README.md).
 #
 # A suite is a folder with
 #   runs      one guest run per line: KERNEL TOPOLOGY ARGUMENTS

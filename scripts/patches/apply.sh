@@ -10,9 +10,10 @@
 # release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
 #
 # git am runs in a temporary worktree. At the end the new branch is checked out in
-# your tree, in one step that an interrupt does not stop. The commits are signed if
-# your git configuration says so. After kill -9 the worktree may remain: "git worktree
-# list" shows it, and "git worktree remove --force PATH" removes it.
+# your tree, in one step that an interrupt does not stop. Nothing else changes there, and
+# none of your git hooks runs. The commits are signed if your git configuration says so.
+# After kill -9 the worktree may remain: "git worktree list" shows it, and
+# "git worktree remove --force PATH" removes it.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 arguments 0 0 '' "$@"

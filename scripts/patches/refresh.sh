@@ -5,15 +5,12 @@
 # usage: refresh.sh BASE...
 #        refresh.sh --page
 #
-# Prints one word per patch, and writes them to results/refresh/VERSION.
-# MAINTAINERS-notes/refresh.md explains the words.
+# Prints one word per patch, and writes them to results/refresh/VERSION. --page writes
+# these files to MAINTAINERS-notes/refresh.md, as one table. This page explains the words.
 #
-# BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version. A
-# version is a Debian package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports
-# for one suite) or a tag of kernel.org (7.4-rc1). patches/ and the git tree do not
-# change.
-#
-# --page writes all of results/refresh to MAINTAINERS-notes/refresh.md, as one table.
+# BASE is a git tree (dir or dir@commit), a linux-source tarball, or a version: of a Debian
+# package linux-source-VERSION (7.2, v7.2, or 7.3@trixie-backports for one suite), or a tag
+# of kernel.org (7.4-rc1). patches/ and the git tree do not change.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 . "$(dirname "$0")/../common.sh"

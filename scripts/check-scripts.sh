@@ -5,11 +5,8 @@
 # usage: check-scripts.sh [FILE...]
 #
 # Runs shellcheck and shfmt on all shell scripts of this repository, or on the named
-# files. Then checks that each script and source has its licence line, that the pictures
-# of the topologies and the page of the series (patches/README.md) are up to date, that
-# each topology has a row in the documentation and in the suite hmm, that the numbers of
-# scripts/figures are what their commands print, and that neither the documentation nor
-# a mutant names a check, suite, mutant, topology, patch or file that does not exist.
+# files, and looks for all else that the check "scripts" finds (scripts/README.md), but
+# not for errors in Python and C.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 arguments 0 9999 '' "$@"

@@ -22,10 +22,8 @@ cd "$TOP"
 [ ! -e "$out" ] || die "$out exists already"
 case $1 in
 topology)
-	{
-		echo '# selftests/topologies/README explains each key.'
-		sed 's/^description=.*/description=one line for readers/' selftests/topologies/root-ports
-	} >"$out"
+	sed -e '1i # selftests/topologies/README explains each key.' \
+		-e 's/^description=.*/description=one line for readers/' selftests/topologies/root-ports >"$out"
 	printf 'normal\t\t%s\t\tnew\n' "$name" >>selftests/suites/hmm/runs
 	sed -i "/^| \[\`none\`\](pictures\/none.svg)/i | [\`$name\`](pictures/$name.svg) | through host bridge | one line for readers |" selftests/README.md
 	step "$out, selftests/suites/hmm/runs, selftests/README.md: edit them, then make topology, then make TOPOLOGIES=$name"

@@ -146,10 +146,8 @@ fi
 
 # Mount points, and the folders of all files. In the archive a folder must come before its contents.
 {
-	{
-		printf '%s\n' /dev /proc /sys /tmp /root
-		awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list"
-	} | sort -u | sed 's/.*/dir & 0755 0 0/'
+	awk '{ p = $2; while (sub("/[^/]*$", "", p) && p != "") print p }' "$list" |
+		sort -u - <(printf '%s\n' /dev /proc /sys /tmp /root) | sed 's/.*/dir & 0755 0 0/'
 	echo "nod /dev/console 0600 0 0 c 5 1"
 	# A program of the host replaces the applet of the same name.
 	sort -u "$list" | awk '!seen[$2]++'

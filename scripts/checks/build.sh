@@ -46,10 +46,7 @@ list_objects() {
 			}
 		done
 		objects+=("${f%.c}.o")
-	done < <({
-		touched '*.c' ':!tools' ':!Documentation' ':!samples'
-		rows "$checks/users"
-	} | sort -u)
+	done < <(touched '*.c' ':!tools' ':!Documentation' ':!samples' | sort -u - <(rows "$checks/users"))
 }
 
 # compile OUT LOG ARG...: compile $objects again, because only a compiled file can warn.

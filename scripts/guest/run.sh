@@ -11,12 +11,9 @@
 # Passes if each line is what the file of its topology (selftests/topologies) expects.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
+arguments 0 0 demo "$@"
 tables=("p2p-table runs p2p-table")
-[ "${1:-}" != demo ] || {
-	tables=("e2e demo demo-table" "gpus demo gpus-table")
-	shift
-}
-arguments 0 0 '' "$@"
+[ -z "$opted" ] || tables=("e2e demo demo-table" "gpus demo gpus-table")
 
 rc=0
 TOPOLOGIES=${TOPOLOGIES:-} "$TOP/scripts/list.sh" --check

@@ -73,11 +73,9 @@ while IFS= read -r p; do
 	}
 done <"$tmp/list"
 while IFS= read -r p; do
-	grep -qxF "$p" "$tmp/list" || {
-		rm "$PATCHES/$p"
-		step "export: removed $p"
-	}
-done <"$tmp/present"
+	rm "$PATCHES/$p"
+	step "export: removed $p"
+done < <(grep -vxFf "$tmp/list" "$tmp/present")
 cmp -s "$tmp/list" "$PATCHES/series" || cp "$tmp/list" "$PATCHES/series"
 mv "$tmp/record" "$record"
 tag_series

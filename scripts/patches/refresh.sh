@@ -71,10 +71,7 @@ mapfile -t patches < <(series_patches)
 old=$BUILD/tree
 scratch "$BUILD"
 work=$tmp/work
-{
-	echo Makefile
-	(cd "$PATCHES" && sed -n 's,^diff --git a/\(.*\) b/.*,\1,p' "${patches[@]}")
-} | sort -u >"$tmp/files"
+(cd "$PATCHES" && sed -n 's,^diff --git a/\(.*\) b/.*,\1,p' "${patches[@]}") | sort -u - <(echo Makefile) >"$tmp/files"
 
 # Get the files that the patches touch, and no others.
 from_git() { # DIR COMMIT
@@ -146,7 +143,7 @@ apply_one() {
 }
 
 try() { # BASE
-	local base=$1 commit version series p state where
+	local base=$1 version series p state where
 	rm -rf "$work" "$tmp/package" "$tmp/fetched.git"
 	# Three-way merges need the files that the patches were made for.
 	clone "$old" "$work" --shared
@@ -154,9 +151,8 @@ try() { # BASE
 	if [ -f "$base" ]; then
 		from_tarball "$base"
 	elif [ -d "${base%@*}" ]; then
-		commit=HEAD
-		[[ $base != *@* ]] || commit=${base##*@}
-		from_git "${base%@*}" "$commit"
+		[[ $base == *@* ]] || base+=@HEAD
+		from_git "${base%@*}" "${base##*@}"
 	elif [[ $base =~ $version_like ]]; then
 		# shellcheck disable=SC2046,SC2086 # words
 		from_version "${BASH_REMATCH[1]}" ${BASH_REMATCH[4]:-$(base_field suites)}

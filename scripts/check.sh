@@ -40,10 +40,9 @@ done
 
 upstream=${TREE:-$BUILD/tree}
 [ -d "$upstream/.git" ] || die "no $upstream: run make tree"
-dir=$BUILD/check
+dir=$BUILD/check results=$TOP/results/check
 # For mbox.sh, a file for each check: exit code, hash of the patches, tree.
 verdicts=$dir/verdicts
-results=$TOP/results/check
 mkdir -p "$dir" "$results" "$verdicts"
 exec 8>"$dir/lock"
 flock -n 8 || die "$dir is in use by another check.sh"

@@ -89,8 +89,7 @@ find_adapter() {
 		sed -n "1s,^$devices/\([^/]*\)/.*,\1,p")
 	port=$devices/$found/ports/1
 	[ -e "$port/../../device" ] || return
-	RDMA=$found
-	NIC=$(basename "$(readlink -f "$port/../../device")")
+	RDMA=$found NIC=$(basename "$(readlink -f "$port/../../device")")
 	[ -z "$GID" ] || return 0
 	[ "$(cat "$port/link_layer")" != Ethernet ] ||
 		GID=$(cd "$port/gid_attrs/types" && grep -sxl 'RoCE v2' [0-9]* | sort -n | sed -n 1p)

@@ -297,8 +297,7 @@ def run_tests(folder, suite, kernel, topology, *args, number=0, slow=1):
     env["SLOWDOWN"] = slow * int(os.environ.get("SLOWDOWN") or 1)
     code = vm(folder, suite, kernel, topology, *args, append=f"hmm_mutant={number}", BUILD=GUEST, **env)
     # The header of bzImage, which is not compressed, has the number of the build.
-    console = (folder / "console.log").read_bytes()
-    version = re.search(rb" #\d+ SMP", console)
+    version = re.search(rb" #\d+ SMP", (folder / "console.log").read_bytes())
     if version and version[0] not in (GUEST / "kernels" / kernel / "bzImage").read_bytes():
         die(f"the guest did not run the kernel that was built for it: {folder}/console.log")
     return code

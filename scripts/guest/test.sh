@@ -6,8 +6,9 @@
 #
 # TOPOLOGY and KERNELS limit the guest runs to these topologies and kernels. They do not
 # limit runs on the host. JOBS guests run at the same time (default: one per processor).
-# Results are in results/latest. vm.sh --help explains time limits. --kernels runs
-# nothing, and prints the targets of make for the kernels that are needed.
+# --kernels runs nothing, and prints the targets of make for the kernels that are needed.
+# Results are in results/latest. vm.sh --help explains time limits, selftests/README.md
+# which runs are repeated, and what is a flake.
 #
 # LIST=soak does the runs of the files "soak" in place of those of the files "runs". It
 # continues where it was stopped, except with FRESH=1 (selftests/README.md).
@@ -29,8 +30,6 @@
 #             how QEMU is called for its guests; see vm.sh --help
 #   flaky     known flakes: KERNEL/TOPOLOGY TEST FAILURE REASON. The first three are
 #             regular expressions. FAILURE must match the message in junit.xml
-#
-# selftests/README.md says which runs are repeated, and what is a flake.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 arguments 0 2 --kernels "$@"
@@ -40,9 +39,7 @@ suites_wanted=${1:-} topologies_wanted=${2:-}
 
 # Check this now, not after an hour of tests.
 [[ ${KCIDB_ORIGIN:-hmm_p2p} =~ ^[a-z0-9_]+$ ]] || die "KCIDB_ORIGIN=$KCIDB_ORIGIN: small letters, digits and _ only"
-suites=$TOP/selftests/suites
-jobs=${JOBS:-$(nproc)}
-list=${LIST:-runs}
+suites=$TOP/selftests/suites jobs=${JOBS:-$(nproc)} list=${LIST:-runs}
 [ -n "$kernels_only" ] || took
 
 # wanted VALUE LIST: is LIST empty, or does it contain VALUE?

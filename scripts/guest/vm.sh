@@ -115,8 +115,7 @@ qemu_command() {
 	[ -z "$verdict" ] || cmdline+=" \"HMM_P2P_VERDICT=$verdict\""
 	[ "$masked" != yes ] || cmdline+=" HMM_P2P_MASKED=1"
 	# The time limits of single tests are made for hardware.
-	cmdline+=" HMM_P2P_SLOWDOWN=$((4 * slowdown))"
-	cmdline+=" -- $*"
+	cmdline+=" HMM_P2P_SLOWDOWN=$((4 * slowdown)) -- $*"
 	if [ ${#sockets[@]} -gt 0 ]; then
 		machine+=,memory-backend=ram
 		qemu_devices=(-object "memory-backend-memfd,id=ram,size=$memory,share=on" "${qemu_devices[@]}")
@@ -209,14 +208,9 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	[ ! -f "$list" ] || icount=$(awk -v run="${4:-}" '{ sub(/#.*/, "") } NF && $1 == run { print(NF > 1 ? $2 : 3) }' "$list")
 	# Virtual time exists only with TCG.
 	[ -z "$icount" ] || accel=tcg
-	case $accel in
-	tcg) ;;
-	kvm)
-		[ -w /dev/kvm ] || die "ACCEL=kvm: /dev/kvm is missing, or not yours to write"
-		accel_words='KVM (the tests were never run with it)'
-		;;
-	*) die "ACCEL=$accel: must be tcg or kvm" ;;
-	esac
+	[[ $accel =~ ^(tcg|kvm)$ ]] || die "ACCEL=$accel: must be tcg or kvm"
+	[ "$accel" = tcg ] || accel_words='KVM (the tests were never run with it)'
+	[ "$accel" = tcg ] || [ -w /dev/kvm ] || die "ACCEL=kvm: /dev/kvm is missing, or not yours to write"
 	qemu_binary=$("$TOP/scripts/build/tool.sh" qemu)
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p')
 	initrd=$("$TOP/scripts/build/initramfs.sh" "$kernel" "$suite")

@@ -14,6 +14,7 @@ from mutants import HOME, TREE, UPSTREAM
 
 DATA = TOP / "selftests/mutants"
 os.environ.setdefault("TEST_TIMEOUT", "240")  # the runs are longer than those of mutants.py
+os.environ["FAIL_FAST"] = "1"
 PAIRS = [(" && ", " || "), (" == ", " != "), (" < ", " <= "), (" > ", " >= "), (" + ", " - "), (" & ", " | "), (" += ", " -= "),
          ("true", "false"), ("HMM_PFN_VALID", "HMM_PFN_WRITE"), ("HMM_PFN_DMA_MAPPED", "HMM_PFN_P2PDMA"), ("addr", "end"),
          ("PAGE_SHIFT", "PMD_SHIFT"), ("PAGE_SIZE", "PMD_SIZE"), ("0", "1"), ("i", "i + 1"), ("start", "end")]

@@ -38,6 +38,8 @@
 # factor for this machine: the number of seconds that the first boot of this kernel took
 # here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
 # single tests are four times those in their source, which were chosen for hardware.
+#
+# FAIL_FAST=1 ends the guest at the first test that fails.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"
 
@@ -301,7 +303,7 @@ end_monitor() {
 # run_qemu: copy the console to $console until QEMU has ended with $qemu_status. Times are tenths of a second since its start.
 run_qemu() {
 	local stage=boot limit=$boot_timeout since=0 pid left wait rc line
-	up='' first_test='' why='' panic='' now=0
+	up='' first_test='' why='' failed='' panic='' now=0
 	exec {log}>"$console"
 	# The output of QEMU is a pipe, so its end is noticed at once, and each read has a time limit.
 	start=${EPOCHREALTIME/[.,]/}
@@ -337,6 +339,11 @@ run_qemu() {
 			panic=${line#*] } stage='the end after the panic' limit=10 since=$now
 			;;
 		esac
+		if [ -n "${FAIL_FAST:-}" ] && [[ $line =~ \]\ ktap:\ +(not ok [^#]*)$ ]]; then
+			failed=${BASH_REMATCH[1]}
+			kill -KILL "$pid" 2>/dev/null || true
+			break
+		fi
 		[ $rc -ne 1 ] || break
 		if [ $rc -gt 128 ] && [ "$wait" -lt "$left" ]; then
 			why="no line on the console for $wait s ($stage)"
@@ -360,6 +367,8 @@ judge() {
 	guest_status=''
 	if [ -n "$panic" ]; then
 		code=$EX_PANIC why=$panic
+	elif [ -n "$failed" ]; then
+		code=$EX_FAIL why="ended at the first failure: $failed"
 	elif [ -n "$why" ]; then
 		code=$EX_TIMEOUT
 	elif [ $((qemu_status % 2)) -eq 1 ] && [ $qemu_status -ge 33 ] && [ $qemu_status -le 113 ]; then

@@ -28,4 +28,20 @@ static inline int nouveau_to_vram(int drm, void *mem, size_t size)
 	return ioctl(drm, DRM_IOCTL_NOUVEAU_SVM_BIND, &b);
 }
 
+struct move {
+	int drm;
+	char *mem;
+	size_t size;
+	int ret;
+};
+
+/* A thread that moves memory to VRAM. */
+static inline void *nouveau_move(void *arg)
+{
+	struct move *m = arg;
+
+	m->ret = nouveau_to_vram(m->drm, m->mem, m->size);
+	return NULL;
+}
+
 #endif

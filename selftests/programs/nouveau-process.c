@@ -217,21 +217,6 @@ static int scan_written(char *mem, size_t size, uint64_t flags)
 	return ret;
 }
 
-struct move {
-	struct gpu *g;
-	char *mem;
-	size_t size;
-	int ret;
-};
-
-static void *move(void *arg)
-{
-	struct move *m = arg;
-
-	m->ret = nouveau_to_vram(m->g->drm, m->mem, m->size);
-	return NULL;
-}
-
 /* PAGEMAP_SCAN can watch the memory. Return: the file that has to stay open, or -1 */
 static int watch(char *mem, size_t size)
 {
@@ -252,13 +237,13 @@ static int watch(char *mem, size_t size)
 /* PAGEMAP_SCAN protects memory while it moves to VRAM. It stays so there, and on the way back. */
 static void scan_moving(struct __test_metadata *_metadata, struct gpu *g, char *mem, size_t size)
 {
-	struct move m = { g, mem, size, -1 };
+	struct move m = { g->drm, mem, size, -1 };
 	int fd = watch(mem, size);
 	pthread_t thread;
 
 	ASSERT_GE(fd, 0);
 	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, nouveau_move, &m), 0);
 	pause_ms(500);
 	EXPECT_EQ(m.ret, -1);
 	EXPECT_EQ(scan_written(mem, size, PM_SCAN_WP_MATCHING), 1);

@@ -278,28 +278,15 @@ TEST_F(svm, forked)
 	EXPECT_EQ(wrong(g->mem, NPAGES * PAGE, 1), 0);
 }
 
-struct mover {
-	int drm, ret;
-	char *mem;
-};
-
-static void *move(void *arg)
-{
-	struct mover *m = arg;
-
-	m->ret = nouveau_to_vram(m->drm, m->mem, NPAGES * PAGE);
-	return NULL;
-}
-
 /* While its copy is held, memory is in neither place. The CPU waits, then finds all data. */
 TEST_F(svm, held_copy)
 {
 	struct gpu *g = &self->gpu;
-	struct mover m = { g->drm, -1, g->mem };
+	struct move m = { g->drm, g->mem, NPAGES * PAGE, -1 };
 	pthread_t thread;
 
 	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, nouveau_move, &m), 0);
 	pause_ms(500);
 	EXPECT_EQ(m.ret, -1);
 	put(g->door, DOOR_HOLD, 0);
@@ -351,13 +338,13 @@ TEST_F(svm, burst)
 TEST_F(svm, store_while_moving)
 {
 	struct gpu *g = &self->gpu;
-	struct mover m = { g->drm, -1, g->mem };
+	struct move m = { g->drm, g->mem, NPAGES * PAGE, -1 };
 	pthread_t thread;
 
 	put(g->door, DOOR_DATA, pattern(0, 1));
 	ASSERT_EQ(gpu(g, DOOR_STORE, g->mem, 4), DOOR_DONE);
 	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, nouveau_move, &m), 0);
 	pause_ms(500);
 	put(g->door, DOOR_DATA, 4711);
 	begin(g, DOOR_STORE, g->mem, 4);
@@ -616,12 +603,12 @@ TEST_F(svm, other_process)
 TEST_F(svm, gone_while_moving)
 {
 	struct gpu *g = &self->gpu;
-	struct mover m = { g->drm, -1, g->mem };
+	struct move m = { g->drm, g->mem, NPAGES * PAGE, -1 };
 	pthread_t thread;
 	uint64_t addr;
 
 	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, nouveau_move, &m), 0);
 	pause_ms(500);
 	ASSERT_EQ(madvise(g->mem, PAGE, MADV_DONTNEED), 0);
 	put(g->door, DOOR_HOLD, 0);
@@ -640,14 +627,14 @@ TEST_F(svm, gone_while_moving)
 TEST_F(svm, filled_while_moving)
 {
 	struct gpu *g = &self->gpu;
-	struct mover m = { g->drm, -1, g->mem };
+	struct move m = { g->drm, g->mem, NPAGES * PAGE, -1 };
 	uint32_t *word = (uint32_t *)(g->mem + 3 * PAGE);
 	pthread_t thread;
 	uint64_t addr;
 
 	ASSERT_EQ(madvise(word, PAGE, MADV_DONTNEED), 0);
 	put(g->door, DOOR_HOLD, 1);
-	ASSERT_EQ(pthread_create(&thread, NULL, move, &m), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, nouveau_move, &m), 0);
 	pause_ms(500);
 	*word = 4711;
 	put(g->door, DOOR_HOLD, 0);

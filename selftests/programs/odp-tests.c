@@ -1083,6 +1083,9 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	ASSERT_EQ(madvise(mem + 3 * PAGE, PAGE, MADV_DONTNEED), 0);
 	EXPECT_TRUE(filled(mem + 8 * PAGE, 0, PAGE, 2));
 	EXPECT_EQ(edu_stats(w.fd).npages, 0);
+	/* Another one comes back, but only to be read. */
+	ASSERT_EQ(madvise(mem + 5 * PAGE, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(quiet_fault(w.fd, mem + 5 * PAGE, 1, 0), 0);
 
 	zero.range = range.range;
 	ASSERT_EQ(call(uffd, UFFDIO_ZEROPAGE, &zero), 0);
@@ -1092,6 +1095,7 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	EXPECT_EQ(edu_stats(w.fd).npages, n);
 	EXPECT_TRUE(is_ram(self->pages, mem));
 	EXPECT_TRUE(is_ram(self->pages + 3, mem + 3 * PAGE));
+	EXPECT_EQ(self->pages[5].write, 1);
 	EXPECT_TRUE(is_ram(self->pages + 8, mem + 8 * PAGE));
 	EXPECT_EQ(self->pages[9].how, self->how[0]);
 	EXPECT_TRUE(all(mem + 3 * PAGE, PAGE, 0));
@@ -1110,7 +1114,59 @@ TEST_F_TIMEOUT(odp, invalidated_while_faulting, 120)
 	EXPECT_EQ(edu_stats(w.fd).npages, n);
 	EXPECT_EQ(exp_stats(self->exp[0]).op_calls - before.op_calls,
 		  reachable(self->how[0]) ? exported - 1 : 0);
+
+	/* The page that went is back at the end: no page is looked up again. */
+	ASSERT_EQ(madvise(mem + slow * PAGE, PAGE, MADV_DONTNEED), 0);
+	before = exp_stats(self->exp[0]);
+	ASSERT_EQ(pthread_create(&w.thread, NULL, once, &w), 0);
+	ASSERT_EQ(read(uffd, &msg, sizeof(msg)), sizeof(msg));
+	ASSERT_EQ(madvise(mem + 20 * PAGE, PAGE, MADV_DONTNEED), 0);
+	ASSERT_EQ(quiet_fault(w.fd, mem + 20 * PAGE, 1, EDU_HMM_WRITE), 0);
+	ASSERT_EQ(call(uffd, UFFDIO_ZEROPAGE, &zero), 0);
+	pthread_join(w.thread, NULL);
+	EXPECT_EQ(w.error, 0);
+	EXPECT_EQ(edu_stats(w.fd).npages, n);
+	EXPECT_EQ(exp_stats(self->exp[0]).op_calls - before.op_calls,
+		  reachable(self->how[0]) ? exported - 1 : 0);
 	close(uffd);
+	munmap(mem, n * PAGE);
+}
+
+/* Unreclaimable slab memory in KiB */
+static long slab(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long n = -1;
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		sscanf(line, "SUnreclaim: %ld", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Each look-up frees its array, which is on the stack for up to 32 pages. */
+TEST_F_TIMEOUT(odp, no_leak, 120)
+{
+	static const struct { int npages, times; } some[] = { { 32, 8000 }, { 33, 8000 }, { 600, 500 } };
+	const int n = 600;
+	char *mem = anon(n * PAGE);
+
+	if (!system("grep -q kasan_quarantine_put /proc/kallsyms"))
+		SKIP(return, "KASAN keeps freed memory");
+	ASSERT_NE(mem, NULL);
+	ASSERT_GT(reg(self->imp[0], mem, n), 0);
+	for (int i = 0; i < ARRAY_SIZE(some); i++) {
+		long before;
+
+		ASSERT_EQ(quiet_fault(self->imp[0], mem, some[i].npages, EDU_HMM_WRITE), 0);
+		before = slab();
+		ASSERT_GT(before, 0);
+		for (int k = 0; k < some[i].times; k++)
+			ASSERT_EQ(quiet_fault(self->imp[0], mem, some[i].npages, EDU_HMM_WRITE), 0);
+		EXPECT_LT(slab() - before, 1024);
+	}
 	munmap(mem, n * PAGE);
 }
 

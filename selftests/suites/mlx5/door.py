@@ -248,6 +248,13 @@ class Tests:
         self.door.go(READ, mr.rkey, a, PAGE)
         self.door.wait(FAILED)
         assert self.door.counters()["resumes_with_error"] == before["resumes_with_error"] + 1
+        # The second half may be accessed. If the device reports the pages in two parts, the first part ends the access.
+        assert libc.mprotect(ctypes.c_void_p(a + 8 * PAGE), ctypes.c_size_t(8 * PAGE), 3) == 0
+        before = self.door.counters()
+        for _ in range(40):
+            self.door.go(READ, mr.rkey, a, 16 * PAGE)
+            self.door.wait(FAILED)
+        assert self.faults(before) == 40, self.faults(before)
         assert libc.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(16 * PAGE), 3) == 0
         mr.close()
 
@@ -1009,9 +1016,64 @@ class Tests:
         assert m[:] == b"x" * 64 + data[64:]
         mr.close()
 
-    def prefetch_error(self, lkey, a=0):
+    def test_prefetch_two(self):
+        """A prefetch names an explicit and an implicit region, in either order. If the second key is wrong, it fails, and the first
+        region can be deregistered."""
+        self.door.plain()
+        n = 8
+        places = [self.memory(n)[1] for _ in range(2)]
+        mrs = [self.odp(places[0], n * PAGE), MR(self.pd, access=ODP, length=0, implicit=True)]
+        sges = [SGE(a, n * PAGE, mr.lkey) for a, mr in zip(places, mrs)]
+        for order in (1, -1):
+            for a in places:
+                LIBC.madvise(ctypes.c_void_p(a), ctypes.c_size_t(n * PAGE), mmap.MADV_DONTNEED)
+            self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sges[::order])
+            before = self.door.counters()
+            for a, mr in zip(places, mrs):
+                assert self.door.read(mr.rkey, a, n * PAGE) == bytes(n * PAGE)
+            assert self.faults(before) == 0, self.faults(before)
+            for flags in (FLUSH, 0):
+                error = self.prefetch_error(mrs[1].lkey ^ 1, places[1], flags, sges[:1])
+                assert error == errno.ENOENT, f"error {error}"
+        for mr in mrs:
+            mr.close()
+
+    def test_prefetch_nth(self):
+        """One memory allocation after the other fails while a prefetch makes a child. Then the child, or the next one, works."""
+        debugfs, control = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
+        if not os.path.exists(control):
+            raise Skipped("the kernel has no fault injection")
+        subprocess.run(("/guest/spare-dma-debug",), check=True)
+        for attr in ("failslab/ignore-gfp-wait", "failslab/verbose", "fail_page_alloc/ignore-gfp-wait", "fail_page_alloc/verbose",
+                     "fail_page_alloc/min-order"):
+            with open(f"{debugfs}/{attr}", "w") as file:
+                file.write("0")
+        nth, left, failed = 0, 0, 0
+        control = os.open(control, os.O_RDWR)
+        while left == 0:
+            nth += 1
+            m, a = self.memory(4)
+            mr = MR(self.pd, access=ODP, length=0, implicit=True)
+            sge = [SGE(a, 4 * PAGE, mr.lkey)]
+            os.write(control, str(nth).encode())
+            try:
+                self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sge)
+            except PyverbsError:
+                failed += 1
+            left = int(os.pread(control, 16, 0))
+            os.write(control, b"0")
+            m.madvise(mmap.MADV_DONTNEED, PAGE)
+            data = os.urandom(4 * PAGE)
+            self.door.write(mr.rkey, a, data)
+            assert m[:] == data
+            mr.close()
+        os.close(control)
+        print(f"# {nth - 1} allocations, {failed} calls failed")
+        assert failed, "no allocation has failed"
+
+    def prefetch_error(self, lkey, a=0, flags=FLUSH, before=()):
         try:
-            self.pd.advise_mr(PREFETCH, FLUSH, [SGE(a, PAGE, lkey)])
+            self.pd.advise_mr(PREFETCH, flags, [*before, SGE(a, PAGE, lkey)])
         except PyverbsError as error:
             return error.error_code
         return 0

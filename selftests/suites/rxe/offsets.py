@@ -12,18 +12,20 @@ import os
 import sys
 import time
 
-from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_placement_type, ibv_selectivity_level,
-                                      ibv_send_flags, ibv_wr_opcode as op,
+from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_mr_init_attr_mask, ibv_placement_type,
+                                      ibv_qp_create_send_ops_flags as send_ops, ibv_selectivity_level, ibv_wr_opcode as op,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH as PREFETCH,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT as PREFETCH_NO_FAULT,
                                       _IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE as PREFETCH_WRITE,
                                       _IBV_ADVISE_MR_FLAG_FLUSH as FLUSH)
 from pyverbs.mr import MREx
 from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QPEx
 from pyverbs.wr import SGE
 from verbs import ACCESS, FLUSH as FLUSH_ACCESS, PAGE, Failed, Link, equal, limit, run_tests
 
 SIZE = 4 * PAGE
+ATOMIC_PLACES = (8, PAGE - 8, 2 * PAGE + 64)
 # Offset and size: within a page, across its end, several packets. One end is on demand, the other one is not.
 PLACES = [(1, 8), (64, PAGE - 64), (PAGE - 1, 2), (PAGE // 2, PAGE), (PAGE + 8, 2 * PAGE), (100, 3 * PAGE), (0, 4 * PAGE)]
 
@@ -90,7 +92,7 @@ class Tests:
         self.check_atomic()
 
     def check_atomic(self):
-        for at in (8, PAGE - 8, 2 * PAGE + 64):
+        for at in ATOMIC_PLACES:
             self.maps[0][:] = bytes(range(256)) * (SIZE // 256)
             wanted = bytearray(self.maps[0][:])
             wanted[at + 7] = (wanted[at + 7] + 1) % 256
@@ -121,6 +123,15 @@ class Tests:
         self.use_iova()
         self.check_atomic()
 
+    def test_iova_atomic_write(self):
+        link = Link(sys.argv[1], int(sys.argv[2]), ops=send_ops.IBV_QP_EX_WITH_ATOMIC_WRITE)
+        region = RegionAtIova(link, self.address)
+        for at in ATOMIC_PLACES:
+            self.maps[0][:] = bytes(SIZE)
+            link.request(QPEx.wr_atomic_write, region.rkey, region.buf + at, b"12345678")
+            wanted = bytes(at) + b"12345678" + bytes(SIZE - at - 8)
+            equal(f"memory after an atomic write at {at} is right", self.maps[0][:] == wanted, True)
+
     def test_iova_prefetch(self):
         self.use_iova()
         self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(self.odp.buf, SIZE, self.odp.lkey)])
@@ -131,11 +142,28 @@ class Tests:
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         region = RegionAtIova(self.link, address)
         self.link.pd.advise_mr(PREFETCH_WRITE, 0, [SGE(region.buf, SIZE, region.lkey)])
+        self.wait_until_present(address)
+
+    def wait_until_present(self, address):
         end = limit(60)
         while not all(present(address + at) for at in range(0, SIZE, PAGE)):
             if time.monotonic() > end:
                 raise Failed(f"pages that came: {[present(address + at) for at in range(0, SIZE, PAGE)]}")
             time.sleep(0.01)
+
+    def test_prefetch_two(self):
+        """A prefetch names several regions. An error in the second one is reported."""
+        memory = [mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(2)]
+        regions = [self.link.region(ctypes.addressof(ctypes.c_char.from_buffer(m)), SIZE) for m in memory]
+        sges = [SGE(r.buf, SIZE, r.lkey) for r in regions]
+        for flags, order in itertools.product((FLUSH, 0), (1, -1)):
+            for m in memory:
+                m.madvise(mmap.MADV_DONTNEED)
+            self.link.pd.advise_mr(PREFETCH_WRITE, flags, sges[::order])
+            for r in regions:
+                self.wait_until_present(r.buf)
+            wrong = SGE(self.plain.buf, SIZE, self.plain.lkey)
+            equal("error of a wrong second key", self.prefetch_error(flags, sges[0], wrong), errno.EINVAL)
 
     def test_iova_end(self):
         """The region ends at the end of the address space. A kernel that takes the IOVA for the address leaves its page list."""
@@ -152,15 +180,10 @@ class Tests:
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | noreserve)
         # One huge page of zeroes is everywhere.
         memory.madvise(mmap.MADV_HUGEPAGE)
-        link = Link(sys.argv[1], int(sys.argv[2]), flush=True)
+        link = Link(sys.argv[1], int(sys.argv[2]), ops=send_ops.IBV_QP_EX_WITH_FLUSH)
         region = link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), size,
                              FLUSH_ACCESS | ibv_access_flags.IBV_ACCESS_ON_DEMAND)
-        qp = link.qps[0]
-        qp.wr_start()
-        qp.wr_id, qp.wr_flags = 1, ibv_send_flags.IBV_SEND_SIGNALED
-        qp.wr_flush(region.rkey, region.buf, length, ibv_placement_type.IBV_FLUSH_PERSISTENT, level)
-        qp.wr_complete()
-        link.wait(1)
+        link.request(QPEx.wr_flush, region.rkey, region.buf, length, ibv_placement_type.IBV_FLUSH_PERSISTENT, level)
         return present(region.buf), present(region.buf + size - PAGE)
 
     def test_flush_mr(self):
@@ -171,12 +194,14 @@ class Tests:
 
     def test_prefetch_wraps(self):
         """A range that wraps around to address 0 is refused."""
+        equal("error", self.prefetch_error(FLUSH, SGE(2**64 - PAGE, 2 * PAGE, self.odp.lkey)), errno.EFAULT)
+
+    def prefetch_error(self, flags, *sges):
         try:
-            self.link.pd.advise_mr(PREFETCH_WRITE, FLUSH, [SGE(2**64 - PAGE, 2 * PAGE, self.odp.lkey)])
-            seen = 0
+            self.link.pd.advise_mr(PREFETCH_WRITE, flags, list(sges))
         except PyverbsRDMAError as error:
-            seen = error.error_code
-        equal("error", seen, errno.EFAULT)
+            return error.error_code
+        return 0
 
     def test_atomic_zero_page(self):
         """Memory that was only read is the zero page, which all processes share. An atomic operation must not write to it."""
@@ -201,11 +226,7 @@ class Tests:
 
     def test_prefetch_plain(self):
         for flags in (FLUSH, 0):
-            try:
-                self.link.pd.advise_mr(PREFETCH_WRITE, flags, [SGE(self.plain.buf, SIZE, self.plain.lkey)])
-                seen = 0
-            except PyverbsRDMAError as error:
-                seen = error.error_code
+            seen = self.prefetch_error(flags, SGE(self.plain.buf, SIZE, self.plain.lkey))
             equal(f"error of a prefetch with flags {flags}", seen, errno.EINVAL)
 
 

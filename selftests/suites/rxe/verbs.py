@@ -50,7 +50,8 @@ def equal(what, seen, wanted):
 class Link:
     """Two queue pairs of this process, connected to each other. The first one sends requests to the second one."""
 
-    def __init__(self, device, gid, shared=False, datagrams=False, flush=False):
+    def __init__(self, device, gid, shared=False, datagrams=False, ops=0):
+        flush = ops & ibv_qp_create_send_ops_flags.IBV_QP_EX_WITH_FLUSH
         self.context = Context(name=device)
         port = self.context.query_port(1)
         self.odp_caps = self.context.query_device_ex().odp_caps
@@ -64,11 +65,11 @@ class Link:
         for _ in range(2):
             attr = QPAttr(port_num=1)
             attr.qp_access_flags, attr.qkey = ACCESS, QKEY
-            if flush:
-                attr.qp_access_flags |= FLUSH
+            if ops:
+                attr.qp_access_flags |= FLUSH if flush else 0
                 mask = ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_PD | ibv_qp_init_attr_mask.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
                 init = QPInitAttrEx(qp_type=kind, scq=self.cq, rcq=self.cq, cap=cap, pd=self.pd, comp_mask=mask,
-                                    send_ops_flags=ibv_qp_create_send_ops_flags.IBV_QP_EX_WITH_FLUSH)
+                                    send_ops_flags=ops)
                 self.qps.append(QPEx(self.context, init, attr))
             else:
                 self.qps.append(QP(self.pd, QPInitAttr(qp_type=kind, scq=self.cq, rcq=self.cq, srq=self.srq, cap=cap), attr))
@@ -91,6 +92,15 @@ class Link:
 
     def region(self, address, size, flags=ibv_access_flags.IBV_ACCESS_ON_DEMAND):
         return MR(self.pd, size, ACCESS | flags, address=address)
+
+    def request(self, write, *args):
+        """Sends a request that only the queue pairs with ops know: write is a method of QPEx."""
+        qp = self.qps[0]
+        qp.wr_start()
+        qp.wr_id, qp.wr_flags = 1, ibv_send_flags.IBV_SEND_SIGNALED
+        write(qp, *args)
+        qp.wr_complete()
+        self.wait(1)
 
     def wait(self, completions):
         """Waits for this many completions, of both ends. Each must be a success."""

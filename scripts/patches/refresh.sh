@@ -128,9 +128,10 @@ apply_one() {
 		return
 	fi
 	# Files that another patch adds are no code of the kernel. After a merge that failed, a file may be there that is in no commit.
-	lacks=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added" | while read -r f; do kgit "$work" cat-file -e "HEAD:$f" 2>/dev/null || echo "$f"; done | xargs)
-	state=absent where=$lacks
-	[ -n "$lacks" ] || {
+	files=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added")
+	lacks=$(while read -r f; do kgit "$work" cat-file -e "HEAD:$f" 2>/dev/null || echo "$f"; done <<<"$files")
+	state=absent where=$(xargs <<<"$lacks")
+	[ "$lacks" = "$files" ] || {
 		state=conflict
 		where=$({
 			kgit "$work" diff --name-only --diff-filter=U

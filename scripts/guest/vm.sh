@@ -38,7 +38,6 @@
 # factor for this machine: the number of seconds that the first boot of this kernel took
 # here, divided by 4 and rounded up. The factor is 10 before the first boot. Limits of
 # single tests are four times those in their source, which were chosen for hardware.
-#
 # FAIL_FAST=1 ends the guest at the first test that fails.
 set -euo pipefail
 . "$(dirname "$0")/../common.sh"

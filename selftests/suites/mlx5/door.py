@@ -1021,7 +1021,8 @@ class Tests:
         region can be deregistered."""
         self.door.plain()
         n = 8
-        places = [self.memory(n)[1] for _ in range(2)]
+        memory = [self.memory(n) for _ in range(2)]
+        places = [a for _, a in memory]
         mrs = [self.odp(places[0], n * PAGE), MR(self.pd, access=ODP, length=0, implicit=True)]
         sges = [SGE(a, n * PAGE, mr.lkey) for a, mr in zip(places, mrs)]
         for order in (1, -1):

@@ -50,7 +50,7 @@ scratch "$(dirname "$dir")"
 apt=$tmp/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
-printf '%s\n' "${suite%%-*}" "$suite" | uniq | sed "s,.*,$type [arch=amd64 signed-by=$keyring$old] $mirror & main," >"$apt/sources.list"
+printf '%s\n' "${suite%%-*}" "$suite" | uniq | xargs -I SUITE echo "$type [arch=amd64 signed-by=$keyring$old] $mirror SUITE main" >"$apt/sources.list"
 cat >"$apt/apt.conf" <<END
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;

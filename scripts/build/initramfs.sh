@@ -39,7 +39,7 @@ file() { # GUEST-PATH HOST-FILE [MODE]
 }
 
 folder() { # GUEST-PATH HOST-FOLDER [MODE]
-	find "$2" -type f -printf "file $1/%P %p ${3:-0755} 0 0\n" >>"$list"
+	find "$2/" -ignore_readdir_race -type f -printf "file $1/%P %p ${3:-0755} 0 0\n" >>"$list"
 }
 
 # Without one of its libraries a dynamic program fails in the guest with "not found".

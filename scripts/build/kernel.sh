@@ -73,7 +73,7 @@ stamp() {
 	} | sha256sum | cut -c 1-16)"
 	printf 'config %s\n' "$(sha256sum "$out/.config" | cut -c 1-16)"
 	printf 'compiler %s\n' "$(gcc --version | sed -n 1p)"
-	printf 'recipe %s\n' "$(cat "$TOP"/scripts/build/{kernel,ccache-gcc}.sh | sha256sum | cut -c 1-16)"
+	printf 'recipe %s\n' "$(cat "$TOP"/scripts/build/{kernel,ccache-gcc}.sh "$TOP/selftests/programs/lib/slow.c" | sha256sum | cut -c 1-16)"
 }
 
 # up_to_date: is the kernel as it should be? Also sets want.

@@ -338,8 +338,8 @@ run_qemu() {
 			panic=${line#*] } stage='the end after the panic' limit=10 since=$now
 			;;
 		esac
-		if [ -n "${FAIL_FAST:-}" ] && [[ $line =~ \]\ ktap:\ +(not ok [^#]*)$ ]]; then
-			failed=${BASH_REMATCH[1]}
+		if [ "${FAIL_FAST:-}" = 1 ] && [[ $line =~ \]\ ktap:\ +not\ ok && ! $line =~ \#\ (SKIP|TODO) ]]; then
+			failed=${line#*] ktap: }
 			kill -KILL "$pid" 2>/dev/null || true
 			break
 		fi

@@ -79,7 +79,8 @@ version=$(tree_version "$work" "$base")
 version_does "$version" || die "${base:0:12} is Linux ${version:-unknown}, but the series need $(base_release) or a stable release of it"
 
 mapfile -t on_branch < <(printf '%s\n' "${paths[@]}" | cut -d / -f 1 | uniq)
-diff <(printf '%s\n' "${paths[@]}") <(printf '%s\n' "${all[@]}" | grep -f <(printf '^%s/\n' "${on_branch[@]}")) >"$tmp/diff" || die -c "$EX_FAIL" "the branch and patches/series differ in number or order: $(grep -m 1 '^[<>]' "$tmp/diff")"
+diff <(printf '%s\n' "${paths[@]}") <(printf '%s\n' "${all[@]}" | grep -f <(printf '^%s/\n' "${on_branch[@]}")) >"$tmp/diff" ||
+	die -c "$EX_FAIL" "the branch and patches/series differ in number or order: $(grep -m 1 '^[<>]' "$tmp/diff")"
 [ -z "${SERIES:-}" ] || [[ " ${on_branch[*]} " == *" $SERIES "* ]] || die "SERIES=$SERIES: the branch has only ${on_branch[*]}"
 
 # Are all patches signed?

@@ -113,7 +113,7 @@ from_version() { # VERSION [SUITE...]
 
 # apply_one PATCH: apply it in $work; sets state, and where for a conflict
 apply_one() {
-	local path=$PATCHES/$1 before lacks
+	local path=$PATCHES/$1 before files lacks
 	where='' state=already
 	[ -z "${already[$1]:-}" ] || return 0
 	if kgit "$work" apply --check -v "$path" >"$tmp/apply" 2>&1; then
@@ -128,10 +128,10 @@ apply_one() {
 		return
 	fi
 	# Files that another patch adds are no code of the kernel. After a merge that failed, a file may be there that is in no commit.
-	files=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added")
+	files=$(sed -n 's,^--- a/,,p' "$path" | grep -vxFf "$tmp/added") || true
 	lacks=$(while read -r f; do kgit "$work" cat-file -e "HEAD:$f" 2>/dev/null || echo "$f"; done <<<"$files")
 	state=absent where=$(xargs <<<"$lacks")
-	[ "$lacks" = "$files" ] || {
+	[[ -n $files && $lacks = "$files" ]] || {
 		state=conflict
 		where=$({
 			kgit "$work" diff --name-only --diff-filter=U

@@ -11,13 +11,13 @@
 int __real_poll(struct pollfd *fds, nfds_t nfds, int ms);
 int __wrap_poll(struct pollfd *fds, nfds_t nfds, int ms);
 
-/* A test is the leader of a process group. */
+/* A test is the leader of a process group. Other files than a pidfd have no line "Pid:". */
 static void print_stacks(int pidfd)
 {
 	char command[400];
 
 	snprintf(command, sizeof(command),
-		 "pid=$(sed -n 's/^Pid:\t//p' /proc/$PPID/fdinfo/%d) && [ \"$pid\" ] &&"
+		 "pid=$(sed -n 's/^Pid:\t//p' /proc/$PPID/fdinfo/%d); [ \"$pid\" ] || exit 0;"
 		 " for f in $(grep -lE \"^NSpgid:.*\t$pid$\" /proc/[0-9]*/task/*/status); do"
 		 " sed \"s|^|# ${f%%/status}: |\" ${f%%status}comm ${f%%status}stack; done 2>&1",
 		 pidfd);

@@ -30,7 +30,11 @@ rows() { sed 's/[[:space:]]*#.*//; /^$/d' "$checks/$1"; }
 is_fast() { rows fast | grep -xF -e "$1" >/dev/null; }
 all=$(cd "$checks" && for d in */; do echo "${d%/}"; done)
 mapfile -t names < <(for name in ${1:-fast $all}; do
-	[ "$name" = fast ] && rows fast || echo "$name"
+	if [ "$name" = fast ]; then
+		rows fast
+	else
+		echo "$name"
+	fi
 done | awk '!seen[$0]++')
 slow=
 for name in "${names[@]}"; do
@@ -160,14 +164,17 @@ one() {
 		kgit "$work" checkout -q --detach "$head"
 	fi
 	for bad in "$inputs/$name"/*; do
-		[[ -z ${RANGE:-} && $rc -eq 0 ]] || break
+		[ -z "${RANGE:-}" ] || break
 		[ -e "$bad" ] || {
 			echo "has no bad input in selftests/scripts/checks/$name" >"$tmp/line"
 			rc=1
 			break
 		}
 		n=$((n + 1))
-		rejects "$name" "$bad" || rc=$?
+		rejects "$name" "$bad" || {
+			rc=$?
+			break
+		}
 	done
 	if [ "$rc" -eq 0 ] && [ -n "$self" ]; then
 		echo "$n bad inputs rejected" >"$tmp/line"

@@ -53,7 +53,11 @@ has_module() { [ -d "/sys/module/${1//-/_}" ] || modinfo "$1" >/dev/null 2>&1; }
 
 # The series gives this parameter to both drivers.
 patched() {
-	grep -q '^svm_p2p:' < <(for driver in xe nouveau; do modinfo -F parm $driver 2>/dev/null || true; done)
+	local driver
+	for driver in xe nouveau; do
+		! modinfo -F parm $driver 2>/dev/null | grep -q '^svm_p2p:' || return 0
+	done
+	return 1
 }
 
 find_config() {
@@ -268,7 +272,13 @@ variables() {
 }
 
 # folder STEP [MODE]: where its results are. A step without "modes" needs to pass in one mode only.
-folder() { echo "$out/$(uname -r)/$(! has_modes "$1" || echo "${2:-$mode}/")$1"; }
+folder() {
+	if has_modes "$1"; then
+		echo "$out/$(uname -r)/${2:-$mode}/$1"
+	else
+		echo "$out/$(uname -r)/$1"
+	fi
+}
 
 state() { cat "$(folder "$@")/state" 2>/dev/null || true; } # STEP [MODE]
 

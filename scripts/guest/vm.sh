@@ -209,9 +209,14 @@ setup() { # KERNEL TOPOLOGY [COMMAND ARGUMENT...]
 	[ ! -f "$list" ] || icount=$(awk -v run="${4:-}" '{ sub(/#.*/, "") } NF && $1 == run { print(NF > 1 ? $2 : 3) }' "$list")
 	# Virtual time exists only with TCG.
 	[ -z "$icount" ] || accel=tcg
-	[[ $accel =~ ^(tcg|kvm)$ ]] || die "ACCEL=$accel: must be tcg or kvm"
-	[ "$accel" = tcg ] || accel_words='KVM (the tests were never run with it)'
-	[ "$accel" = tcg ] || [ -w /dev/kvm ] || die "ACCEL=kvm: /dev/kvm is missing, or not yours to write"
+	case $accel in
+	tcg) ;;
+	kvm)
+		[ -w /dev/kvm ] || die "ACCEL=kvm: /dev/kvm is missing, or not yours to write"
+		accel_words='KVM (the tests were never run with it)'
+		;;
+	*) die "ACCEL=$accel: must be tcg or kvm" ;;
+	esac
 	qemu_binary=$("$TOP/scripts/build/tool.sh" qemu)
 	qemu_version=$("$qemu_binary" --version | sed -n '1s/.*version \([^ ]*\).*/\1/p')
 	initrd=$("$TOP/scripts/build/initramfs.sh" "$kernel" "$suite")
@@ -382,7 +387,9 @@ judge() {
 	fi
 	local rc=0
 	"$TOP/scripts/guest/splats.sh" "$console" >"$part/splats" 2>"$part/splats.err" || rc=$?
-	[ $code -ne 0 ] || [ $rc -eq 0 ] || [ $rc -eq "$EX_SPLAT" ] || code=$EX_USAGE why=$(cat "$part/splats.err")
+	if [ $code -eq 0 ] && [ $rc -ne 0 ] && [ $rc -ne "$EX_SPLAT" ]; then
+		code=$EX_USAGE why=$(cat "$part/splats.err")
+	fi
 }
 
 slowdown=${SLOWDOWN:-1}

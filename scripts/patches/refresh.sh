@@ -114,8 +114,11 @@ from_version() { # VERSION [SUITE...]
 # apply_one PATCH: apply it in $work; sets state, and where for a conflict
 apply_one() {
 	local path=$PATCHES/$1 before files lacks
-	where='' state=already
-	[ -z "${already[$1]:-}" ] || return 0
+	where=''
+	[ -z "${already[$1]:-}" ] || {
+		state=already
+		return
+	}
 	if kgit "$work" apply --check -v "$path" >"$tmp/apply" 2>&1; then
 		state=clean
 		! grep -q offset "$tmp/apply" || state=offset
@@ -124,7 +127,8 @@ apply_one() {
 	fi
 	before=$(kgit "$work" rev-parse HEAD)
 	if kgit "$work" "${am[@]}" --3way "$path" >"$tmp/am" 2>&1 </dev/null; then
-		[ "$(kgit "$work" rev-parse HEAD)" = "$before" ] || state=merge
+		state=merge
+		[ "$(kgit "$work" rev-parse HEAD)" != "$before" ] || state=already
 		return
 	fi
 	# Files that another patch adds are no code of the kernel. After a merge that failed, a file may be there that is in no commit.

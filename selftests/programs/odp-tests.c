@@ -1046,8 +1046,8 @@ static void do_fault_patiently(struct worker *w)
 }
 
 /*
- * While a fault waits for the page of @zero, another page goes. Unless @back is -1, it comes back by
- * a fault with these flags. Return: how often the exporter was asked for an alias
+ * While a fault waits for the page of @zero, another page goes. Unless @back is -1, it comes back
+ * by a fault with these flags. Return: how often the exporter was asked for an alias
  */
 static uint64_t lose_page(struct __test_metadata *_metadata, FIXTURE_DATA(odp) *self,
 			  struct worker *w, int uffd, struct uffdio_zeropage *zero, char *page,

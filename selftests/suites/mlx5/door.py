@@ -250,11 +250,12 @@ class Tests:
         assert self.door.counters()["resumes_with_error"] == before["resumes_with_error"] + 1
         # The second half may be accessed. If the device reports the pages in two parts, the first part ends the access.
         assert libc.mprotect(ctypes.c_void_p(a + 8 * PAGE), ctypes.c_size_t(8 * PAGE), 3) == 0
-        before = self.door.counters()
-        for _ in range(40):
+        before, n = self.door.counters(), 200
+        for _ in range(n):
             self.door.go(READ, mr.rkey, a, 16 * PAGE)
             self.door.wait(FAILED)
-        assert self.faults(before) == 40, self.faults(before)
+        # An invalidation of something else lets the device try again. Without an error for the first part, it does so 20 times.
+        assert self.faults(before) < n + 8, self.faults(before)
         assert libc.mprotect(ctypes.c_void_p(a), ctypes.c_size_t(16 * PAGE), 3) == 0
         mr.close()
 

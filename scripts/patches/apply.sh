@@ -7,7 +7,8 @@
 # Applies all series, or only SERIES and the series that it needs (patches/needs),
 # with git am to a new branch of your git tree. The branch starts at HEAD. The tree
 # must be clean. It must be the release of the base (patches/BASE) or any stable
-# release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on.
+# release of it: if the base is 7.3.4, then 7.3, 7.3.1 and so on. All series together
+# need the base or a later release; each cover letter names the release of its series.
 #
 # git am runs in a temporary worktree. At the end the new branch is checked out in
 # your tree, in one step that an interrupt does not stop. Nothing else changes there, and

@@ -146,7 +146,8 @@ class Topology:
     @staticmethod
     def meet(exporter, importer):
         """The bridge at which the paths of the two devices meet, or None."""
-        return next((b for b in exporter.up() if b in importer.up()), None)
+        theirs = importer.up()
+        return next((b for b in exporter.up() if b in theirs), None)
 
     def check(self):
         for key in ("cpu", "memory"):

@@ -1042,8 +1042,8 @@ class Tests:
 
     def test_prefetch_nth(self):
         """One memory allocation after the other fails while a prefetch makes a child. Then the child, or the next one, works."""
-        debugfs, control = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
-        if not os.path.exists(control):
+        debugfs, path = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
+        if not os.path.exists(path):
             raise Skipped("the kernel has no fault injection")
         subprocess.run(("/guest/spare-dma-debug",), check=True)
         for attr in ("failslab/ignore-gfp-wait", "failslab/verbose", "fail_page_alloc/ignore-gfp-wait", "fail_page_alloc/verbose",
@@ -1051,7 +1051,7 @@ class Tests:
             with open(f"{debugfs}/{attr}", "w") as file:
                 file.write("0")
         nth, left, failed = 0, 0, 0
-        control = os.open(control, os.O_RDWR)
+        control = os.open(path, os.O_RDWR)
         while left == 0:
             nth += 1
             m, a = self.memory(4)

@@ -4,14 +4,19 @@
  * by the CPU, by importers and by other system calls. The content of each page is known, so each
  * read is checked.
  *
- *   mm-fuzz SEED SECONDS [IMPORTER EXPORTER]
+ *   mm-fuzz SEED SECONDS [IMPORTER [EXPORTER]]
  *
- * The last two are PCI addresses of devices to unbind.
+ * The last two are PCI addresses of devices to unbind. If there is a GPU of nouveau or xe, it is
+ * the exporter, otherwise it is test_hmm.
  *
  * Workers change pages: they hold the locks of the blocks in which the pages are, and know what
  * each page must contain. Movers do what must not change a page, without a lock. One thread serves
- * userfaultfd, and one unbinds devices. The sequence of one thread follows from the seed, but the
- * threads race. If a page has the wrong content, the last operations on it are printed.
+ * userfaultfd. One unbinds devices, and turns swap, huge pages and limits of memory on and off. The
+ * sequence of one thread follows from the seed, but the threads race. If a page has the wrong
+ * content, the last operations on it are printed.
+ *
+ * Not done: buffers of io_uring, which are pinned as pinned memory regions are; processes that
+ * reach the limit of a cgroup, because the kernel then prints a call trace.
  *
  * Not checked: that soft-dirty and userfaultfd notice what a device writes to its own memory. The
  * kernel does not promise it for soft-dirty. For userfaultfd, nouveau-process checks it.
@@ -30,15 +35,21 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#define __user
 #include "edu_hmm_uapi.h"
+#include "nouveau_drm.h"
 #include "pagemap-scan.h"
 #include "test_hmm_uapi.h"
+#include "xe_drm.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE		25
@@ -47,6 +58,15 @@
 #define MADV_GUARD_INSTALL	102
 #define MADV_GUARD_REMOVE	103
 #endif
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE	101
+#endif
+#ifndef SYS_mseal
+#define SYS_mseal		462
+#endif
+
+#define CGROUP			"/sys/fs/cgroup/mm-fuzz"
+#define SWAP			"/dev/zram0"
 
 #define PAGE	4096UL
 #define HUGE	(2UL << 20)
@@ -89,11 +109,12 @@ struct thread {
 
 static char *mem;
 static pthread_mutex_t locks[NP / BLOCK];
-static _Atomic uint64_t next = 1, seq, steps;
+static _Atomic uint64_t next = 1, seq, steps, peers;
 static atomic_bool stop;
 static atomic_int failed;
 static int file, shm, pagemap, sync_uffd = -1, async_uffd = -1;
-static int exporters[2], nexporters, importers[4];
+static int exporters[2], nexporters, importers[4], gpu = -1;
+static uint32_t xe_vm;		/* 0: the GPU is one of nouveau */
 static bool soft_dirty;
 static pthread_mutex_t soft_dirty_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -141,6 +162,54 @@ static int mirror(int fd, unsigned long request, int p, void *buf, int n)
 				       .npages = n };
 
 	return call(fd, request, &cmd);
+}
+
+static int to_device(struct thread *t, int p, int n)
+{
+	struct drm_nouveau_svm_bind nouveau = {
+		.header = (uint64_t)NOUVEAU_SVM_BIND_COMMAND__MIGRATE
+				  << NOUVEAU_SVM_BIND_COMMAND_SHIFT |
+			  (uint64_t)NOUVEAU_SVM_BIND_TARGET__GPU_VRAM
+				  << NOUVEAU_SVM_BIND_TARGET_SHIFT,
+		.va_start = (uintptr_t)at(p),
+		.va_end = (uintptr_t)at(p + n),
+		.npages = n,
+	};
+	struct drm_xe_vm_bind xe = {
+		.vm_id = xe_vm,
+		.num_binds = 1,
+		.bind = { .op = DRM_XE_VM_BIND_OP_PREFETCH, .addr = (uintptr_t)at(p),
+			  .range = n * PAGE, .prefetch_mem_region_instance = 1 },
+	};
+
+	if (gpu < 0)
+		return mirror(exporters[rnd(t, nexporters)], HMM_DMIRROR_MIGRATE_TO_DEV, p, t->buf,
+			      n);
+	return xe_vm ? call(gpu, DRM_IOCTL_XE_VM_BIND, &xe) :
+		       call(gpu, DRM_IOCTL_NOUVEAU_SVM_BIND, &nouveau);
+}
+
+static bool start_gpu(void)
+{
+	struct drm_nouveau_svm_init hole = { .unmanaged_addr = 64UL << 30,
+					     .unmanaged_size = 4UL << 30 };
+	struct drm_xe_vm_create create = { .flags = DRM_XE_VM_CREATE_FLAG_LR_MODE |
+						    DRM_XE_VM_CREATE_FLAG_FAULT_MODE };
+	struct drm_xe_vm_bind bind = {
+		.num_binds = 1,
+		.bind = { .op = DRM_XE_VM_BIND_OP_MAP, .flags = DRM_XE_VM_BIND_FLAG_CPU_ADDR_MIRROR,
+			  .pat_index = 2, .range = 1UL << 47 },
+	};
+
+	if (!call(gpu, DRM_IOCTL_XE_VM_CREATE, &create)) {
+		bind.vm_id = xe_vm = create.vm_id;
+		return !call(gpu, DRM_IOCTL_XE_VM_BIND, &bind);
+	}
+	/* nouveau keeps its own buffers there. */
+	return mmap((void *)hole.unmanaged_addr, hole.unmanaged_size, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
+		    0) != MAP_FAILED &&
+	       !call(gpu, DRM_IOCTL_NOUVEAU_SVM_INIT, &hole);
 }
 
 static int fault(int fd, int p, int n, unsigned int flags)
@@ -246,8 +315,12 @@ static bool may_fail(int way, int r)
 
 static int access_page(struct thread *t, int p, int way, bool write)
 {
+	/* The engine of the importer needs 400 ms for a page. */
 	struct edu_hmm_dma dma = { .addr = (uintptr_t)at(p), .ptr = (uintptr_t)t->page, .len = PAGE,
-				   .flags = EDU_HMM_CPU | (write ? EDU_HMM_WRITE : 0) };
+				   .flags = (rnd(t, 1000) ? EDU_HMM_CPU : 0) |
+					    (write ? EDU_HMM_WRITE : 0) };
+	struct edu_hmm_page entry = { };
+	struct edu_hmm_state state = { (uintptr_t)at(p), 1, (uintptr_t)&entry };
 	struct iovec ours = { t->page, PAGE }, theirs = { at(p), PAGE };
 	int fds[2];
 	ssize_t n;
@@ -257,7 +330,10 @@ static int access_page(struct thread *t, int p, int way, bool write)
 		memcpy(write ? at(p) : t->page, write ? t->page : at(p), PAGE);
 		return 0;
 	case IMPORTER ... IMPORTER + 3:
-		return call(importers[way - IMPORTER], EDU_HMM_DMA, &dma);
+		n = call(importers[way - IMPORTER], EDU_HMM_DMA, &dma);
+		if (!n && !call(importers[way - IMPORTER], EDU_HMM_STATE, &state))
+			peers += entry.how == EDU_HMM_BUS || entry.how == EDU_HMM_BRIDGE;
+		return n;
 	case EXPORTER:
 		return mirror(exporters[0], HMM_DMIRROR_READ_UNLOCKED, p, t->page, 1);
 	case PROCESS_VM:
@@ -390,8 +466,7 @@ static void move(struct thread *t, int p, int n)
 			mirror(exporters[0], HMM_DMIRROR_FLAGS, p, t->buf,
 			       HMM_DMIRROR_FLAG_FAIL_ALLOC);
 		if (o < 3)
-			r = mirror(exporters[rnd(t, nexporters)], HMM_DMIRROR_MIGRATE_TO_DEV, p,
-				   t->buf, n);
+			r = to_device(t, p, n);
 		else if (o < 5)
 			r = fault(importers[rnd(t, 4)], p, n, o == 4 ? EDU_HMM_WRITE : 0);
 		else
@@ -445,6 +520,23 @@ static void do_unmap(struct thread *t, int p, int n)
 	note(t, p, n, "unmap", n, 0);
 }
 
+/* The end of a mapping goes, and the rest grows into its place. */
+static void do_grow(struct thread *t, int p, int n)
+{
+	int half = n / 2;
+
+	if (!half)
+		return;
+	munmap(at(p + half), (n - half) * PAGE);
+	move(t, p, half);
+	if (mremap(at(p), half * PAGE, n * PAGE, 0) == MAP_FAILED)
+		map(p + half, n - half);
+	else
+		forget(p + half, n - half);
+	note(t, p, n, "grow", half, 0);
+	do_get(t, p, n);
+}
+
 static void do_map_over(struct thread *t, int p, int n)
 {
 	map(p, n);
@@ -494,6 +586,33 @@ static void do_guard(struct thread *t, int p, int n)
 	do_map_over(t, p, n);
 }
 
+static _Thread_local volatile bool poisons;
+
+/* The memory of a page fails, or is going to fail. */
+static void do_poison(struct thread *t, int p, int n)
+{
+	static atomic_int poisoned;
+	bool hard = rnd(t, 2);
+	int r;
+
+	(void)n;
+	if (area_of(p) != SMALL || poisoned++ > 200)
+		return;
+	/* KSM does not share this page with others. */
+	put(t, p, CPU);
+	poisons = true;
+	r = madvise(at(p), PAGE, hard ? MADV_HWPOISON : MADV_SOFT_OFFLINE) ? -errno : 0;
+	poisons = false;
+	note(t, p, 1, hard ? "poison" : "offline", 0, r);
+	if (!hard) {
+		get(t, p, some_way(t));
+		return;
+	}
+	if (!r)
+		refused(t, p, 1, true, true);
+	do_map_over(t, p, 1);
+}
+
 /* A child sees the pages of the time of the fork, and its writes are its own. */
 static void child(struct thread *t, int p, int n, const uint64_t *want, int fds[2])
 {
@@ -516,10 +635,14 @@ static void child(struct thread *t, int p, int n, const uint64_t *want, int fds[
 	if (!shared && rnd(t, 2)) {
 		struct edu_hmm_register cmd = { (uintptr_t)at(p), n, 0, EDU_HMM_P2P };
 
-		exporter = open("/dev/hmm_dmirror0", O_RDWR | O_CLOEXEC);
+		exporter = gpu < 0 ? open("/dev/hmm_dmirror0", O_RDWR | O_CLOEXEC) : -1;
 		importer = open("/dev/edu_odp0", O_RDWR | O_CLOEXEC);
 		call(importer, EDU_HMM_REGISTER, &cmd);
 		mirror(exporter, HMM_DMIRROR_MIGRATE_TO_DEV, p, t->buf, n);
+	}
+	if (rnd(t, 2) && !syscall(SYS_mseal, at(p), n * PAGE, 0UL) && !munmap(at(p), n * PAGE)) {
+		dprintf(1, "# child: unmapped sealed pages\n");
+		_exit(12);
 	}
 	for (int i = 0; i < n && !shared; i++) {
 		struct edu_hmm_dma dma = { .addr = (uintptr_t)at(p + i), .ptr = (uintptr_t)t->page,
@@ -554,7 +677,8 @@ static void do_fork(struct thread *t, int p, int n)
 	pid = fork();
 	if (!pid) {
 		signal(SIGSEGV, SIG_DFL);
-		signal(SIGBUS, SIG_DFL);
+		/* Another thread poisons a page that the child has, too. */
+		signal(SIGBUS, SIG_IGN);
 		child(t, p, n, want, fds);
 	}
 	if (pid > 0) {
@@ -562,9 +686,7 @@ static void do_fork(struct thread *t, int p, int n)
 		for (int i = p; i < p + n && !stop; i++)
 			if (rnd(t, 3))
 				put(t, i, some_way(t));
-		if (killed)
-			kill(pid, SIGKILL);
-		else if (write(fds[1], "x", 1) != 1)
+		if (killed || write(fds[1], "x", 1) != 1)
 			kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 		if (!killed && status)
@@ -590,14 +712,14 @@ static void uffd_unregister(struct thread *t, int fd, int p, int n)
 		wrong(t, p, "UFFDIO_UNREGISTER: %d", r);
 }
 
-static int uffd_protect(int fd, int p, int n, bool protect)
+static int uffd_protect(int fd, unsigned long request, int p, int n, bool protect)
 {
 	struct uffdio_writeprotect cmd = { .range = { (uintptr_t)at(p), n * PAGE },
 					   .mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0 };
 	int r;
 
 	do
-		r = call(fd, UFFDIO_WRITEPROTECT, &cmd);
+		r = call(fd, request, &cmd);
 	while (r == -EAGAIN);
 	return r;
 }
@@ -636,7 +758,7 @@ static void do_protect(struct thread *t, int p, int n)
 	move(t, p, n);
 	for (int i = p; i < p + n; i++)
 		pages[i].faults = 0;
-	r = by_scan ? scan(p, n, true) : uffd_protect(fd, p, n, true);
+	r = by_scan ? scan(p, n, true) : uffd_protect(fd, UFFDIO_WRITEPROTECT, p, n, true);
 	note(t, p, n, by_scan ? "protect by scan" : "protect", state, r);
 	if (r < 0 && r != -ENOENT)
 		wrong(t, p, "protect: %d", r);
@@ -651,8 +773,60 @@ static void do_protect(struct thread *t, int p, int n)
 			wrong(t, i, "%s wrote to a protected page, unnoticed", ways[way]);
 		get(t, i, some_way(t));
 	}
-	uffd_protect(fd, p, n, false);
+	uffd_protect(fd, UFFDIO_WRITEPROTECT, p, n, false);
 	uffd_unregister(t, fd, p, n);
+}
+
+/*
+ * Of the accesses to armed pages, none goes unnoticed, except those of the exporter to its own
+ * memory.
+ */
+static void do_arm(struct thread *t, int p, int n)
+{
+	int r;
+
+	if (uffd_register(sync_uffd, p, n, UFFDIO_REGISTER_MODE_RWP))
+		return;
+	do_put(t, p, n);
+	move(t, p, n);
+	for (int i = p; i < p + n; i++)
+		pages[i].faults = 0;
+	r = uffd_protect(sync_uffd, UFFDIO_RWPROTECT, p, n, true);
+	note(t, p, n, "arm", 0, r);
+	if (r)
+		wrong(t, p, "arm: %d", r);
+	move(t, p, n);
+	for (int i = p; i < p + n && !r && !stop; i++) {
+		int way = some_way(t);
+
+		if (way == EXPORTER || !rnd(t, 3))
+			continue;
+		if (rnd(t, 2))
+			get(t, i, way);
+		else
+			put(t, i, way);
+		if (!pages[i].faults)
+			wrong(t, i, "access by %s to an armed page, unnoticed", ways[way]);
+	}
+	uffd_protect(sync_uffd, UFFDIO_RWPROTECT, p, n, false);
+	uffd_unregister(t, sync_uffd, p, n);
+}
+
+/* The pages are in the file, but not in the page table. */
+static void do_minor(struct thread *t, int p, int n)
+{
+	if (area_of(p) != SHARED || uffd_register(sync_uffd, p, n, UFFDIO_REGISTER_MODE_MINOR))
+		return;
+	do_put(t, p, n);
+	madvise(at(p), n * PAGE, MADV_DONTNEED_LOCKED);
+	note(t, p, n, "register minor", 0, 0);
+	move(t, p, n);
+	for (int i = p; i < p + n && !stop; i++)
+		if (rnd(t, 2))
+			get(t, i, some_way(t));
+		else
+			put(t, i, some_way(t));
+	uffd_unregister(t, sync_uffd, p, n);
 }
 
 static void do_missing(struct thread *t, int p, int n)
@@ -665,14 +839,14 @@ static void do_missing(struct thread *t, int p, int n)
 	/* A mover may have filled pages in between. */
 	madvise(at(p), n * PAGE, MADV_DONTNEED_LOCKED);
 	note(t, p, n, "register missing", 0, 0);
-	move(t, p, n);
-	for (int i = p; i < p + n && !stop; i++) {
+	for (int i = p; i < p + n; i++)
 		pages[i].want = pages[i].filling;
+	move(t, p, n);
+	for (int i = p; i < p + n && !stop; i++)
 		if (rnd(t, 2))
 			get(t, i, some_way(t));
 		else
 			put(t, i, some_way(t));
-	}
 	uffd_unregister(t, sync_uffd, p, n);
 }
 
@@ -703,8 +877,12 @@ static const struct {
 	{ do_no_access, 1, false },
 	{ do_unmap, 1, false },
 	{ do_map_over, 1, false },
+	{ do_grow, 1, false },
+	{ do_poison, 1, false },
+	{ do_minor, 2, false },
 	{ do_drop, 1, false },
 	{ do_protect, 4, true },
+	{ do_arm, 2, true },
 	{ do_missing, 1, true },
 	{ do_lazy, 2, true },
 	{ do_guard, 1, true },
@@ -816,7 +994,7 @@ static void mover_acts(struct thread *t, int p, int n)
 	void *addr = at(p), *where8[8];
 	int nodes[8], status[8];
 	unsigned long mask = 1 + rnd(t, 3);
-	int r = 0, o = rnd(t, 16);
+	int r = 0, o = rnd(t, 17);
 	struct page_region region;
 	struct pm_scan_arg cmd = { .size = sizeof(cmd), .start = (uintptr_t)addr,
 				   .end = (uintptr_t)at(p + n), .vec = (uintptr_t)&region,
@@ -825,7 +1003,7 @@ static void mover_acts(struct thread *t, int p, int n)
 
 	switch (o) {
 	case 0 ... 3:
-		r = mirror(exporters[rnd(t, nexporters)], HMM_DMIRROR_MIGRATE_TO_DEV, p, t->buf, n);
+		r = to_device(t, p, n);
 		break;
 	case 4:
 		r = mirror(exporters[0], HMM_DMIRROR_MIGRATE_TO_SYS, p, t->buf, n);
@@ -861,6 +1039,14 @@ static void mover_acts(struct thread *t, int p, int n)
 		r = rnd(t, 4) ? madvise(at(p), HUGE, MADV_COLLAPSE) :
 				write_file("/proc/sys/vm/compact_memory", "1");
 		break;
+	case 16:
+		/* In another thread, one of several pages that migrate to RAM gets no memory. */
+		for (int i = 0; i < 100 && !stop; i++) {
+			r = mirror(exporters[0], HMM_DMIRROR_FLAGS, p, t->buf,
+				   HMM_DMIRROR_FLAG_FAIL_ALLOC);
+			usleep(rnd(t, 500));
+		}
+		break;
 	}
 	note(t, p, n, "mover", o, r);
 }
@@ -893,7 +1079,17 @@ static void *serve_uffd(void *arg)
 			continue;
 		pages[p].faults++;
 		if (msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP) {
-			r = uffd_protect(sync_uffd, p, 1, false);
+			r = uffd_protect(sync_uffd, UFFDIO_WRITEPROTECT, p, 1, false);
+		} else if (msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_RWP) {
+			r = uffd_protect(sync_uffd, UFFDIO_RWPROTECT, p, 1, false);
+		} else if (msg.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_MINOR) {
+			struct uffdio_continue pass = { .range = range };
+
+			do
+				r = call(sync_uffd, UFFDIO_CONTINUE, &pass);
+			while (r == -EAGAIN);
+			if (r)
+				call(sync_uffd, UFFDIO_WAKE, &range);
 		} else {
 			stamp(t->page, pages[p].filling);
 			do
@@ -931,16 +1127,18 @@ static void *unbinder(void *arg)
 {
 	struct thread *t = self = arg;
 
-	while (!stop) {
+	while (importer_bdf && !stop) {
 		const char *driver = "edu_hmm", *bdf = importer_bdf;
 		char path[80];
 
 		for (int i = 0; i < 30 && !stop; i++)
 			usleep(100000);
-		switch (rnd(t, 4)) {
+		switch (rnd(t, 6)) {
 		case 0:
-			driver = "test_hmm";
-			bdf = exporter_bdf;
+			if (exporter_bdf) {
+				driver = "test_hmm";
+				bdf = exporter_bdf;
+			}
 			/* fall through */
 		case 1:
 			snprintf(path, sizeof(path), "/sys/bus/pci/drivers/%s/unbind", driver);
@@ -958,6 +1156,16 @@ static void *unbinder(void *arg)
 				   rnd(t, 3) ? "always" : "never");
 			write_file("/proc/sys/vm/drop_caches", "3");
 			break;
+		case 4:
+			swapoff(SWAP);
+			swapon(SWAP, 0);
+			break;
+		case 5:
+			/* This stops each thread that needs a page, for up to 2 s at a time. */
+			write_file(CGROUP "/memory.high", "6M");
+			usleep(rnd(t, 300000));
+			write_file(CGROUP "/memory.high", "max");
+			break;
 		}
 		for (int i = 0; i < 4; i++)
 			open_importer(i);
@@ -970,6 +1178,9 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 	long p = ((char *)info->si_addr - mem) / (long)PAGE;
 
 	(void)context;
+	/* MADV_HWPOISON ends with a signal. */
+	if (poisons && info->si_code == BUS_MCEERR_AR)
+		return;
 	if (self && p >= 0 && p < NP)
 		wrong(self, p, "signal %d, code %d", signal, info->si_code);
 	else
@@ -1000,10 +1211,14 @@ static void prepare(void)
 		{ "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "10" },
 		{ "/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs", "10" },
 		{ "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "100000" },
+		{ CGROUP "/cgroup.procs", "0" },
 	};
 	struct hmm_dmirror_p2p_stats stats;
 	char page[PAGE];
 
+	mount("none", "/sys/fs/cgroup", "cgroup2", 0, NULL);
+	write_file("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+	mkdir(CGROUP, 0755);
 	for (unsigned int i = 0; i < sizeof(settings) / sizeof(*settings); i++)
 		write_file(settings[i][0], settings[i][1]);
 	mem = mmap(NULL, NP * PAGE + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1024,14 +1239,21 @@ static void prepare(void)
 	pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	*(volatile char *)page = 1;
 	soft_dirty = pagemap_entry(page) >> 55 & 1;
-	exporters[0] = open("/dev/hmm_dmirror0", O_RDWR | O_CLOEXEC);
-	exporters[1] = open("/dev/hmm_dmirror1", O_RDWR | O_CLOEXEC);
+	gpu = open("/dev/dri/renderD128", O_RDWR | O_CLOEXEC);
+	exporters[0] = gpu < 0 ? open("/dev/hmm_dmirror0", O_RDWR | O_CLOEXEC) : -1;
+	exporters[1] = gpu < 0 ? open("/dev/hmm_dmirror1", O_RDWR | O_CLOEXEC) : -1;
+	if (gpu < 0 ? exporters[0] < 0 : !start_gpu()) {
+		perror("# exporter");
+		_exit(4);
+	}
 	nexporters = 1 + (!call(exporters[1], HMM_DMIRROR_P2P_STATS, &stats) && stats.bar_pages);
 	for (int i = 0; i < 4; i++) {
 		importers[i] = -1;
 		open_importer(i);
 	}
-	sync_uffd = open_uffd(0);
+	sync_uffd = open_uffd(UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_RWP);
+	if (sync_uffd < 0)
+		sync_uffd = open_uffd(0);
 	async_uffd = open_uffd(UFFD_FEATURE_WP_ASYNC | UFFD_FEATURE_WP_UNPOPULATED);
 }
 
@@ -1040,6 +1262,7 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 	unsigned long seed = argc > 1 ? atol(argv[1]) : 1;
 	int seconds = argc > 2 ? atoi(argv[2]) : 60, idle = 0;
+	const char *verdict = getenv("HMM_P2P_VERDICT");
 	static struct thread threads[WORKERS + MOVERS + 2];
 	uint64_t last = 0;
 
@@ -1050,8 +1273,9 @@ int main(int argc, char **argv)
 	sigaction(SIGSEGV, &action, NULL);
 	sigaction(SIGBUS, &action, NULL);
 	prepare();
-	printf("# seed %lu, %d exporters, userfaultfd %d %d, soft-dirty %d\n", seed, nexporters,
-	       sync_uffd >= 0, async_uffd >= 0, soft_dirty);
+	printf("# seed %lu, %d exporters, %s, userfaultfd %d %d, soft-dirty %d\n", seed, nexporters,
+	       gpu < 0 ? "test_hmm" : xe_vm ? "xe" : "nouveau", sync_uffd >= 0, async_uffd >= 0,
+	       soft_dirty);
 	for (int i = 0; i < WORKERS + MOVERS + 2; i++) {
 		struct thread *t = threads + i;
 
@@ -1063,9 +1287,9 @@ int main(int argc, char **argv)
 		else if (i < WORKERS + MOVERS)
 			pthread_create(&t->id, NULL, mover, t);
 		else if (i == WORKERS + MOVERS)
-			pthread_create(&t->id, NULL, serve_uffd, t);
-		else if (exporter_bdf)
 			pthread_create(&t->id, NULL, unbinder, t);
+		else
+			pthread_create(&t->id, NULL, serve_uffd, t);
 	}
 	for (int s = 0; s < seconds && !stop; s++) {
 		sleep(1);
@@ -1084,9 +1308,9 @@ int main(int argc, char **argv)
 	for (int s = 0; s < 60 && idle <= 200; s++) {
 		static int ended;
 
-		while (ended < WORKERS + MOVERS && !pthread_tryjoin_np(threads[ended].id, NULL))
+		while (ended <= WORKERS + MOVERS && !pthread_tryjoin_np(threads[ended].id, NULL))
 			ended++;
-		if (ended == WORKERS + MOVERS)
+		if (ended > WORKERS + MOVERS)
 			break;
 		sleep(1);
 		if (s == 59) {
@@ -1096,7 +1320,12 @@ int main(int argc, char **argv)
 	}
 	for (int p = 0; p < NP && !failed; p++)
 		get(threads, p, CPU);
-	printf("# %lu steps\n", (uint64_t)steps);
+	printf("# %lu steps, %lu accesses of importers to device memory\n", (uint64_t)steps,
+	       (uint64_t)peers);
+	if (!peers && verdict && (strstr(verdict, "bus") || strstr(verdict, "bridge"))) {
+		printf("# the topology lets them reach it\n");
+		failed++;
+	}
 	printf("%sok 1 mm-fuzz.seed_%lu\n", failed ? "not " : "", seed);
 	fflush(stdout);
 	_exit(failed != 0);

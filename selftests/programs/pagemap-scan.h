@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* PAGEMAP_SCAN and asynchronous write protection, which are newer than the headers of Debian 12. */
+/* PAGEMAP_SCAN and modes of userfaultfd that are newer than the headers of Debian 12. */
 #ifndef PAGEMAP_SCAN_H
 #define PAGEMAP_SCAN_H
 
@@ -25,6 +25,12 @@ struct pm_scan_arg {
 #ifndef UFFD_FEATURE_WP_ASYNC
 #define UFFD_FEATURE_WP_UNPOPULATED	(1 << 13)
 #define UFFD_FEATURE_WP_ASYNC		(1 << 15)
+#endif
+#ifndef UFFDIO_RWPROTECT
+#define UFFDIO_RWPROTECT		_IOWR(UFFDIO, 9, struct uffdio_writeprotect)
+#define UFFD_FEATURE_RWP		(1 << 17)
+#define UFFDIO_REGISTER_MODE_RWP	(1 << 3)
+#define UFFD_PAGEFAULT_FLAG_RWP		(1 << 3)
 #endif
 
 #endif

@@ -110,10 +110,16 @@ class Mutant:
 
 # What a verdict depends on.
 
+# A test of kselftest_harness.h, or of a class in Python.
+TEST = re.compile(r"^TEST\w*\((?:\w+, *)?(\w+)[^)]*\)\n\{\n.*?^\}\n|^    def test_(\w+)\(.*?(?=^ {0,4}\S)", re.M | re.S)
+
+
 @functools.lru_cache(None)
-def contents(name):
-    """a file of the series (tree/NAME) or of this repository; C without comments and white space"""
+def contents(name, tests=None):
+    """a file of the series (tree/NAME) or of this repository, only with these tests; C without comments and white space"""
     text = git(TREE, "show", f"HEAD:{name[5:]}") if name[:5] == "tree/" else (TOP / name).read_text(errors="replace")
+    if tests:
+        text = TEST.sub(lambda m: m[0] if (m[1] or m[2]) in tests else "", text)
     if name[-2:] in (".c", ".h"):
         text = re.sub(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', lambda m: m[1] or "", text, flags=re.S)
         text = re.sub(r"\s+", " ", text)
@@ -138,19 +144,33 @@ def tests_of(suite, words):
                 continue
             found.add(file)
             text = contents(file)
-            names += ["selftests" + m if m[:5] != "/kself" else f"tree/tools/testing/selftests{m[10:]}"
+            names += [f"tree/tools/testing/selftests{m[10:]}" if m[:10] == "/kselftest" else "selftests" + m
                       for m in re.findall(r"(?<![a-z])(/(?:suites|programs|kselftest/mm)/[\w./-]+)", text)]
             for kunit in re.findall("/guest/kunit ([a-z_]+)", text):
                 names += ["tree/" + f for f in tree_files() if f.endswith(f"/{kunit}.c")]
     return found
 
 
+def named(suite, runs):
+    """The tests that all of these runs name, as -t TEST or PART:TEST,...; nothing if a run is of a whole program"""
+    tests = set()
+    for words in runs:
+        options = [test for before, test in zip(words, words[1:]) if before == "-t"]
+        parts = [test for word in words if ":" in word for test in word.split(":")[1].split(",")]
+        if not options and (not parts or any((TOP / "selftests/suites" / suite / word).is_file() for word in words)):
+            return None
+        tests |= {test.split(".")[-1] for test in options + parts}
+    return frozenset(tests)
+
+
 def mutant_id(mutant):
     # Its description, the places of its hunks, and comments beside them do not count.
     parts = re.findall(r"^(?:Suite|Run|Killed-by|Survives|Hangs):.*|^(?! \s*(?:/?\*|//))[-+ ].*", mutant.text, re.M)
     files = {f if mutant.module else f"tree/{f}" for f in mutant.files}
-    files |= tests_of(mutant.suite, [word for run in mutant.runs for word in run[2:]])
-    return hashlib.sha256("\n".join(parts + [contents(f) for f in sorted(files)]).encode()).hexdigest()[:16]
+    runs = [run[2:] for run in mutant.runs]
+    programs, tests = tests_of(mutant.suite, [word for run in runs for word in run]) - files, named(mutant.suite, runs)
+    texts = [contents(f) for f in sorted(files)] + [contents(f, tests) for f in sorted(programs)]
+    return hashlib.sha256("\n".join(parts + texts).encode()).hexdigest()[:16]
 
 
 @functools.lru_cache(None)

@@ -1181,7 +1181,7 @@ class Tests:
         n = 8
         mr, a, libc = self.implicit_child(2 * n)
         before = self.door.counters()
-        # These children leave mkeys in the pool, which the faults take.
+        # These children leave mkeys in the pool, and the driver takes the last ones first.
         places, keys = [a + (i << 30) for i in range(1, n + 1)], set()
         for place in places:
             assert libc.mmap(place, PAGE, 3, 0x100022, -1, 0) == place
@@ -1209,7 +1209,6 @@ class Tests:
         mr.close()
         assert children == 1, f"{children} children"
         assert updates > 2 * n, f"{updates} UMRs: one fault came after the other"
-        assert len(lost) == n - 1, "the child has another mkey"
 
     def test_dereg_sleeps(self):
         """The region is being deregistered while a fault waits. Another access fails without faulting again and again."""

@@ -224,6 +224,54 @@ TEST_F(svm, fault_2m)
 	faults(_metadata, &self->gpu, HUGE, MADV_HUGEPAGE, 21);
 }
 
+/* Return: the VRAM in use, in bytes. The driver frees VRAM later, so wait until it does no more. */
+static uint64_t vram_used(struct gpu *g)
+{
+	struct drm_xe_query_mem_regions *r;
+	uint64_t room[512] = {}, used = 0, last;
+
+	r = (void *)room;
+	for (int same = 0, i = 0; same < 10 && i < 500; i++) {
+		last = used;
+		if (!query(g, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
+			return 0;
+		for (uint32_t k = 0; k < r->num_mem_regions; k++)
+			if (r->mem_regions[k].instance == g->region)
+				used = r->mem_regions[k].used;
+		same = used == last ? same + 1 : 0;
+		pause_ms(20);
+	}
+	return used;
+}
+
+/* VRAM is free again when memory comes back, is unmapped, or goes page by page. */
+TEST_F_TIMEOUT(svm, no_leak, 120)
+{
+	struct gpu *g = &self->gpu;
+	uint64_t before = 0;
+
+	for (int i = 0; i < 16; i++) {
+		char *mem = map(HUGE, i % 2 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+
+		ASSERT_NE(mem, MAP_FAILED);
+		fill(mem, HUGE, i);
+		ASSERT_EQ(to_vram(g, mem, HUGE), 0);
+		ASSERT_EQ(gpu_store(g, mem + 64, pattern(16, i)), 0);
+		EXPECT_EQ(pages_in_vram(mem, HUGE / PAGE), HUGE / PAGE);
+		if (i / 2 % 2)
+			EXPECT_EQ(wrong(mem, HUGE, i), 0);
+		else
+			ASSERT_EQ(munmap(mem + HUGE / 2, PAGE), 0);
+		ASSERT_EQ(munmap(mem, HUGE), 0);
+		/* The first rounds also allocate what stays, such as page tables. */
+		if (i == 3) {
+			before = vram_used(g);
+			EXPECT_GT(before, 0);
+		}
+	}
+	EXPECT_LE(vram_used(g), before);
+}
+
 /* RAM in pieces of 64 KiB: one page table of the GPU has 32 entries. */
 TEST_F(svm, ram_64k)
 {
@@ -651,6 +699,23 @@ TEST_F_TIMEOUT(full, prefetch, 120)
 	EXPECT_LT(pages_in_vram(self->mem, FULL / PAGE), FULL / PAGE);
 	ASSERT_EQ(gpu_copy(g, self->mem + 8, self->mem + FULL - PAGE, 4), 0);
 	EXPECT_EQ(((uint32_t *)self->mem)[2], pattern(FULL / PAGE - 1, 8));
+	for (size_t i = 0; i < FULL; i += PAGE)
+		bad += *(uint32_t *)(self->mem + i) != pattern(i / PAGE, 8);
+	EXPECT_EQ(bad, 0);
+}
+
+/* The same by faults of the GPU: the handler has to find VRAM. */
+TEST_F_TIMEOUT(full, fault, 120)
+{
+	struct gpu *g = &self->gpu;
+	size_t bad = 0;
+
+	for (size_t i = 0; i < FULL; i += HUGE)
+		ASSERT_EQ(gpu_store(g, self->mem + i + 64, i), 0);
+	EXPECT_GT(pages_in_vram(self->mem, FULL / PAGE), FULL / PAGE / 2);
+	EXPECT_LT(pages_in_vram(self->mem, FULL / PAGE), FULL / PAGE);
+	for (size_t i = 0; i < FULL; i += HUGE)
+		bad += *(uint32_t *)(self->mem + i + 64) != (uint32_t)i;
 	for (size_t i = 0; i < FULL; i += PAGE)
 		bad += *(uint32_t *)(self->mem + i) != pattern(i / PAGE, 8);
 	EXPECT_EQ(bad, 0);

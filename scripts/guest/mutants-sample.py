@@ -81,14 +81,14 @@ class Sample(mutants.Mutant):
 
 def noticed(k, runs, results):
     """Return: the first run that fails, or nothing"""
-    verdict = results / str(k) / "verdict"
+    verdict = results / str(k) / f"verdict-{runs[0][1]}"
     if verdict.exists():
         return verdict.read_text()
     by = ""
     for suite, kernel, topology, *args in runs:
-        run = results / str(k) / "-".join([suite, topology, *args])
+        run = results / str(k) / "-".join([suite, kernel, topology, *args])
         if mutants.run_tests(run, suite, kernel, topology, *args, number=k):
-            by = f"{suite} {topology} {' '.join(args)}: {(run / 'conclusion.txt').read_text().strip()}"
+            by = f"{suite} {kernel} {topology} {' '.join(args)}: {(run / 'conclusion.txt').read_text().strip()}"
             break
     verdict.write_text(by)
     return by
@@ -104,22 +104,28 @@ def sample(name, count, seed):
     possible = list(mutants_of(found, lines))
     drawn = [Sample(name, lines, found, m) for m in random.Random(seed).sample(possible, min(count, len(possible)))]
     print(f"{name}: {len(possible)} mutants possible, {len(drawn)} drawn; building", flush=True)
-    list(mutants.build("normal", drawn))  # this removes those that do not compile: they are no mutants
-    drawn = [m for m in drawn if m.number]
     tests = git(TREE, "rev-parse", "HEAD:") + call(["git", "-C", TOP, "rev-parse", "HEAD:selftests"])[1]
-    results = TOP / "results/mutants-sample" / hashlib.sha256((TREE / name).read_bytes() + f"{runs}{tests}".encode()).hexdigest()[:12]
-    killed = equal = 0
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        mutants.unmutated_passes(runs, pool)
-        for mutant, by in zip(drawn, pool.map(lambda m: noticed(m.number, runs, results), drawn)):
-            u, new = mutant.changes[0]
-            old, swap = found[u][3], " (swapped)" * (len(mutant.changes) - 1)
-            equivalent = not by and (name, old, new) in same
-            killed, equal = killed + bool(by), equal + equivalent
-            print(f"{mutant.number} {name}:{found[u][0] + 1}: {old} -> {new}{swap}: {by or ('SURVIVES', 'equivalent')[equivalent]}", flush=True)
-    print(f"{name}: {killed} of {len(drawn)} noticed, {equal} equivalent: "
-          f"{100 * killed / max(1, len(drawn) - equal):.0f} %; seed {seed}, {results.relative_to(TOP)}")
-    return killed + equal == len(drawn)
+    drawn_from = (TREE / name).read_text() + f"{[m.changes for m in drawn]}{runs}{tests}"
+    results = TOP / "results/mutants-sample" / hashlib.sha256(drawn_from.encode()).hexdigest()[:12]
+    killed, left = 0, drawn
+    for kernel in dict.fromkeys(run[1] for run in runs):
+        list(mutants.build(kernel, drawn))  # this removes those that do not compile: they are no mutants
+        here = [run for run in runs if run[1] == kernel]
+        left = [m for m in left if m in drawn and m.number]
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            mutants.unmutated_passes(here, pool)
+            for mutant, by in zip(left, pool.map(lambda m: noticed(m.number, here, results), left)):
+                u, new = mutant.changes[0]
+                old, swap = found[u][3], " (swapped)" * (len(mutant.changes) - 1)
+                mutant.noticed, mutant.equivalent = bool(by), not by and (name, old, new) in same
+                end = by or ("SURVIVES", "equivalent")[mutant.equivalent]
+                print(f"{mutant.number} {name}:{found[u][0] + 1}: {old} -> {new}{swap}: {end}", flush=True)
+        killed, left = killed + sum(m.noticed for m in left), [m for m in left if not m.noticed]
+    equal = sum(m.equivalent for m in left)
+    total = killed + len(left)
+    print(f"{name}: {killed} of {total} noticed, {equal} equivalent: "
+          f"{100 * killed / max(1, total - equal):.0f} %; seed {seed}, {results.relative_to(TOP)}")
+    return killed + equal == total
 
 args = parser.parse_args()
 args.N > 0 or die(f"N={args.N}: must be at least 1")

@@ -227,10 +227,9 @@ TEST_F(svm, fault_2m)
 /* Return: the VRAM in use, in bytes. The driver frees VRAM later, so wait until it does no more. */
 static uint64_t vram_used(struct gpu *g)
 {
-	struct drm_xe_query_mem_regions *r;
 	uint64_t room[512] = {}, used = 0, last;
+	struct drm_xe_query_mem_regions *r = (void *)room;
 
-	r = (void *)room;
 	for (int same = 0, i = 0; same < 10 && i < 500; i++) {
 		last = used;
 		if (!query(g, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
@@ -258,10 +257,11 @@ TEST_F_TIMEOUT(svm, no_leak, 120)
 		ASSERT_EQ(to_vram(g, mem, HUGE), 0);
 		ASSERT_EQ(gpu_store(g, mem + 64, pattern(16, i)), 0);
 		EXPECT_EQ(pages_in_vram(mem, HUGE / PAGE), HUGE / PAGE);
-		if (i / 2 % 2)
+		if (i / 2 % 2) {
 			EXPECT_EQ(wrong(mem, HUGE, i), 0);
-		else
+		} else {
 			ASSERT_EQ(munmap(mem + HUGE / 2, PAGE), 0);
+		}
 		ASSERT_EQ(munmap(mem, HUGE), 0);
 		/* The first rounds also allocate what stays, such as page tables. */
 		if (i == 3) {

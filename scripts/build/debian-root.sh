@@ -64,17 +64,22 @@ make_root() { # MIRROR
 	local proxy
 	# The only setting of the machine's apt that is used is the proxy. Snapshots expire after a week.
 	proxy=$(apt-config shell proxy Acquire::http::Proxy | sed "s/^proxy='\(.*\)'$/\1/")
-	rm -rf "$tmp/debian"
+	rm -rf "$tmp"/{debian,root.tar}
 	mkdir "$tmp/debian"
-	{
+	: >"$tmp/unpack.log"
+	# A process group of its own, because mmdebstrap sends it SIGHUP if it cannot write the archive.
+	set -m
+	(
 		mmdebstrap --variant=essential --include="$packages" --components=main --architectures=amd64 --format=tar \
 			--aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Check-Valid-Until "false"' \
 			--aptopt='Acquire::Retries "1"' --aptopt='Acquire::http::Timeout "30"' \
-			${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} --customize-hook="$hook" "$suite" - "$1" 2>&3 </dev/null |
-			tar -x -p --no-same-owner --exclude='./dev/*' -C "$tmp/debian" 2>"$tmp/unpack.log"
-	} 3>&1 | tee "$tmp/log" | while IFS= read -r line; do
-		case $line in 'I: '*apt-get* | 'I: '*archives* | 'I: '*packages*) step "debian: ${line#I: }" ;; esac
-	done
+			${proxy:+--aptopt="Acquire::http::Proxy \"$proxy\""} --customize-hook="$hook" "$suite" "$tmp/root.tar" "$1" 2>&1 |
+			tee "$tmp/log" | while IFS= read -r line; do
+			case $line in 'I: '*apt-get* | 'I: '*archives* | 'I: '*packages*) step "debian: ${line#I: }" ;; esac
+		done
+	) </dev/null &
+	set +m
+	wait $! && tar -xp --no-same-owner --exclude='./dev/*' -C "$tmp/debian" -f "$tmp/root.tar" 2>"$tmp/unpack.log"
 }
 step "debian: $suite with $packages"
 for mirror in "$(base_field snapshot)" "$(base_field mirror)" ''; do

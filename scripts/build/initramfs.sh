@@ -175,6 +175,6 @@ if [ ! -f "$both" ]; then
 	mv "$tmp/both" "$both"
 fi
 touch "$both"
-# Another run may be about to boot an older archive, so only those that nobody has asked for in half an hour are removed.
-find "$out" -maxdepth 1 -ignore_readdir_race -name "debian-$1-*.cpio" -mmin +30 -delete
+# Another run may remove the same ones, or be about to boot one, so only those that were not asked for in half an hour go.
+find "$out/debian-$1"-*.cpio -mmin +30 -delete 2>/dev/null || true
 echo "$both"

@@ -158,7 +158,7 @@ job() { # SUITE (host | KERNEL TOPOLOGY ARGUMENT...)
 	rm -rf "$dir" "$dir.first"
 	"$TOP/scripts/guest/vm.sh" run -q -o "$dir" "$2" "$3" "/suites/$suite/run" "${@:4}" || rc=$?
 	# A run that passed, or could not start, is not repeated.
-	[ "$rc" -ne 0 ] && [ "$rc" -ne "$EX_USAGE" ] || return "$rc"
+	[ "$rc" -ne 0 ] && [ "$rc" -ne "$EX_USAGE" ] && [ -f "$dir/results.json" ] || return "$rc"
 	: >"$tmp/failed.$BASHPID"
 	n=$(find "$tmp" -name 'failed.*' | wc -l)
 	[ "$n" -le "$most_repeated" ] || {

@@ -1193,6 +1193,13 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 	close(imp.fd);
 }
 
+/* Memory for 4 MiB. */
+#define SMALL_CGROUP \
+	"mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&" \
+	"echo +memory >/tmp/cgroup/cgroup.subtree_control &&" \
+	"mkdir /tmp/cgroup/small && echo 4M >/tmp/cgroup/small/memory.max"
+#define NO_CGROUP	"rmdir /tmp/cgroup/small && umount /tmp/cgroup"
+
 /* In the child of the next test. Return: 0, or the line that failed. */
 static int swapped(FIXTURE_DATA(dma) *self)
 {
@@ -1228,10 +1235,8 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	pid_t pid;
 
 	ASSERT_EQ(system("modprobe zram && echo 64M >/sys/block/zram0/disksize &&"
-			 "mkswap /dev/zram0 >/dev/null && swapon /dev/zram0 &&"
-			 "mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&"
-			 "echo +memory >/tmp/cgroup/cgroup.subtree_control &&"
-			 "mkdir /tmp/cgroup/small && echo 4M >/tmp/cgroup/small/memory.max"), 0);
+			 "mkswap /dev/zram0 >/dev/null && swapon /dev/zram0"), 0);
+	ASSERT_EQ(system(SMALL_CGROUP), 0);
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)
@@ -1242,8 +1247,43 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	EXPECT_GT(atol(peak), 4 << 20);
 	close(fd);
 	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
-	EXPECT_EQ(system("rmdir /tmp/cgroup/small && umount /tmp/cgroup &&"
-			 "swapoff /dev/zram0 && modprobe -r zram"), 0);
+	EXPECT_EQ(system(NO_CGROUP " && swapoff /dev/zram0 && modprobe -r zram"), 0);
+}
+
+/* In the child of the next test: it is killed, or returns the line that failed. */
+static int killed(FIXTURE_DATA(dma) *self)
+{
+	const size_t size = 16 << 20;
+	char *ram = anon(size);
+
+	self->exp[0] = open_exporter(0);
+	if (!ram || !write_file("/tmp/cgroup/small/cgroup.procs", "0"))
+		return __LINE__;
+	if (!export_pages(self->exp[0], self->mem, NPAGES, 1) ||
+	    reg(self->imp[0], self->mem, NPAGES) != (int)self->shape ||
+	    fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
+	    how(self, self->imp[0], self->mem) != self->how[0])
+		return __LINE__;
+	fill(ram, size, 1);
+	return __LINE__;
+}
+
+/* A process whose pages an importer has is killed, because its cgroup has no memory left. */
+TEST_F_TIMEOUT(dma, out_of_memory, 300)
+{
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(system(SMALL_CGROUP), 0);
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(killed(self));
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_TRUE(WIFSIGNALED(status)) TH_LOG("line %d", WEXITSTATUS(status));
+	EXPECT_EQ(WTERMSIG(status), SIGKILL);
+	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
+	EXPECT_EQ(system(NO_CGROUP), 0);
 }
 
 TEST_HARNESS_MAIN

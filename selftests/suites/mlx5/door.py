@@ -527,6 +527,30 @@ class Tests:
         n = self.settle(start)
         assert n == start, f"{n - start} mkeys are left"
 
+    def test_new_child_nth(self):
+        """One UMR after the other fails while an access makes a child. The access fails, or the driver tries again. When the memory
+        is unmapped, no child is left.
+        """
+        no_lockdep()
+        self.door.plain()
+        nth, failed = 0, True
+        while failed:
+            nth += 1
+            mr, a, libc = self.implicit_child(1)
+            before = self.door.counters()
+            self.door.fail(UMR, nth)
+            self.door.go(WRITE, mr.rkey, a, 64)
+            self.door.end()
+            failed = self.door.counters()["injected"] > before["injected"]
+            self.door.fail(UMR, 0)
+            libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+            n = self.settle(before["mkeys_enabled"])
+            assert n == before["mkeys_enabled"], f"UMR {nth}: {n - before['mkeys_enabled']} children are left"
+            mr.close()
+        print(f"# {nth - 1} UMRs")
+        # They enable the child, lead the implicit MR to it, and map the page.
+        assert nth > 3
+
     def child_destroyed(self):
         """Returns an implicit MR, two addresses of a page, and the mkey of a child with the first page, which was destroyed."""
         mr, a, libc = self.implicit_child(2)

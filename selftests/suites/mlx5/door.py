@@ -373,6 +373,12 @@ class Tests:
                 return n
             time.sleep(0.01)
 
+    def busy(self, seconds):
+        """Waits until the access ends, or for so long."""
+        end = time.monotonic() + seconds
+        while self.door.regs[STATUS // 4] == BUSY and time.monotonic() < end:
+            time.sleep(0.01)
+
     def implicit_child(self, npages):
         mr = MR(self.pd, access=ODP, length=0, implicit=True)
         # No other memory is in the 1 GiB that a child covers.
@@ -540,10 +546,13 @@ class Tests:
             before = self.door.counters()
             self.door.fail(UMR, nth)
             self.door.go(WRITE, mr.rkey, a, 64)
-            self.door.end()
+            self.busy(5)
+            faults = self.faults(before)
             failed = self.door.counters()["injected"] > before["injected"]
             self.door.fail(UMR, 0)
             libc.munmap(ctypes.c_void_p(a), ctypes.c_size_t(PAGE))
+            self.door.end()
+            assert faults <= 8, f"UMR {nth}: {faults} faults of one page"
             n = self.settle(before["mkeys_enabled"])
             assert n == before["mkeys_enabled"], f"UMR {nth}: {n - before['mkeys_enabled']} children are left"
             mr.close()
@@ -662,9 +671,7 @@ class Tests:
             page.wait()
             before = self.door.counters()
             self.door.go(WRITE, mr.rkey, a, 64)
-            end = time.monotonic() + 5
-            while self.door.regs[STATUS // 4] == BUSY and time.monotonic() < end:
-                time.sleep(0.01)
+            self.busy(5)
             faults = self.faults(before)
         second.wait()
         self.door.wait()

@@ -1193,7 +1193,7 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 	close(imp.fd);
 }
 
-/* Memory for 4 MiB. */
+/* A cgroup with a limit of 4 MiB. */
 #define SMALL_CGROUP \
 	"mkdir -p /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup &&" \
 	"echo +memory >/tmp/cgroup/cgroup.subtree_control &&" \
@@ -1268,7 +1268,7 @@ static int killed(FIXTURE_DATA(dma) *self)
 	return __LINE__;
 }
 
-/* A process whose pages an importer has is killed, because its cgroup has no memory left. */
+/* The cgroup of a process has no memory left: it is killed, while an importer maps its pages. */
 TEST_F_TIMEOUT(dma, out_of_memory, 300)
 {
 	int status;

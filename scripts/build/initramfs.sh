@@ -93,7 +93,7 @@ programs() { # [NAME...]
 			${CC:-cc} -static -O2 -Wall -Wextra -Wno-sign-compare -Werror -ffile-prefix-map="$TOP/=" -I"$BUILD/tree/lib" -I"$TOP/selftests/modules/edu_hmm" \
 				-I"$TOP/selftests/modules/hmm_bench" -I"$BUILD/tree/tools/testing/selftests" \
 				-I"$TOP/selftests/models/pascal" -I"$TOP/selftests/models" -idirafter "$BUILD/tree/include/uapi/drm" -idirafter "$BUILD/tree/include/uapi" \
-				-o "$tmp/program" "$c" "$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
+				-idirafter "$BUILD/tree/include" -idirafter "$BUILD/tree/tools/include" -o "$tmp/program" "$c" "$TOP/selftests/programs/lib/slow.c" -Wl,--wrap=poll -lpthread ||
 				die "$c does not compile"
 			mv "$tmp/program" "$bin"
 		fi

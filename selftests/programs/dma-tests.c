@@ -7,6 +7,8 @@
 #define BENCH		dma
 #define BENCH_DEVICE	"edu_hmm"
 #include "edu-bench.h"
+#include <elf.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 /*
@@ -1200,31 +1202,41 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 	"mkdir /tmp/cgroup/small && echo 4M >/tmp/cgroup/small/memory.max"
 #define NO_CGROUP	"rmdir /tmp/cgroup/small && umount /tmp/cgroup"
 
-/* In the child of the next test. Return: 0, or the line that failed. */
-static int swapped(FIXTURE_DATA(dma) *self)
+/* Of a child: print the line that failed. */
+#define CHILD_FAILS()						\
+	do {							\
+		printf("# child: line %d\n", __LINE__);		\
+		fflush(stdout);					\
+		_exit(1);					\
+	} while (0)
+
+/* The child of the next test. */
+static void swapped(FIXTURE_DATA(dma) *self)
 {
 	const size_t size = 16 << 20;
 	char *ram = anon(size);
 
 	self->exp[0] = open_exporter(0);
 	if (!ram || !write_file("/tmp/cgroup/small/cgroup.procs", "0"))
-		return __LINE__;
+		CHILD_FAILS();
 	fill(self->mem, NPAGES * PAGE, 6);
 	for (int i = 0; i < NPAGES; i += 2)
 		if (mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, self->mem + i * PAGE,
 			   self->buf, 1) != 1)
-			return __LINE__;
+			CHILD_FAILS();
 	if (reg(self->imp[0], self->mem, NPAGES) != (int)self->shape)
-		return __LINE__;
+		CHILD_FAILS();
 	for (int round = 0; round < 2; round++) {
 		fill(ram, size, round);
 		if (fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
 		    how(self, self->imp[0], self->mem) != self->how[0])
-			return __LINE__;
+			CHILD_FAILS();
 		if (!filled(ram, 0, size, round))
-			return __LINE__;
+			CHILD_FAILS();
 	}
-	return filled(self->mem, 0, NPAGES * PAGE, 6) ? 0 : __LINE__;
+	if (!filled(self->mem, 0, NPAGES * PAGE, 6))
+		CHILD_FAILS();
+	_exit(0);
 }
 
 /* A cgroup has less RAM than its process uses, beside device memory that is reached by alias. */
@@ -1240,7 +1252,7 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)
-		_exit(swapped(self));
+		swapped(self);
 	EXPECT_TRUE(well(pid));
 	fd = open("/tmp/cgroup/small/memory.swap.peak", O_RDONLY);
 	EXPECT_GT(read(fd, peak, sizeof(peak) - 1), 0);
@@ -1250,22 +1262,22 @@ TEST_F_TIMEOUT(dma, swap_limit, 300)
 	EXPECT_EQ(system(NO_CGROUP " && swapoff /dev/zram0 && modprobe -r zram"), 0);
 }
 
-/* In the child of the next test: it is killed, or returns the line that failed. */
-static int killed(FIXTURE_DATA(dma) *self)
+/* The child of the next test is killed. */
+static void killed(FIXTURE_DATA(dma) *self)
 {
 	const size_t size = 16 << 20;
 	char *ram = anon(size);
 
 	self->exp[0] = open_exporter(0);
 	if (!ram || !write_file("/tmp/cgroup/small/cgroup.procs", "0"))
-		return __LINE__;
+		CHILD_FAILS();
 	if (!export_pages(self->exp[0], self->mem, NPAGES, 1) ||
 	    reg(self->imp[0], self->mem, NPAGES) != (int)self->shape ||
 	    fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
 	    how(self, self->imp[0], self->mem) != self->how[0])
-		return __LINE__;
+		CHILD_FAILS();
 	fill(ram, size, 1);
-	return __LINE__;
+	CHILD_FAILS();
 }
 
 /* The cgroup of a process has no memory left: it is killed, while an importer maps its pages. */
@@ -1278,12 +1290,74 @@ TEST_F_TIMEOUT(dma, out_of_memory, 300)
 	pid = spawn();
 	ASSERT_GE(pid, 0);
 	if (!pid)
-		_exit(killed(self));
+		killed(self);
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
-	EXPECT_TRUE(WIFSIGNALED(status)) TH_LOG("line %d", WEXITSTATUS(status));
+	EXPECT_TRUE(WIFSIGNALED(status));
 	EXPECT_EQ(WTERMSIG(status), SIGKILL);
 	EXPECT_EQ(exp_stats(self->exp[0]).bar_live, 0);
 	EXPECT_EQ(system(NO_CGROUP), 0);
+}
+
+/* The child of the next test dumps its memory. */
+static void dumped(FIXTURE_DATA(dma) *self)
+{
+	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+
+	self->exp[0] = open_exporter(0);
+	if (!export_pages(self->exp[0], self->mem, NPAGES, 8) ||
+	    reg(self->imp[0], self->mem, NPAGES) != (int)self->shape ||
+	    fault(self, self->imp[0], self->mem, NPAGES, EDU_HMM_WRITE) ||
+	    how(self, self->imp[0], self->mem) != self->how[0])
+		CHILD_FAILS();
+	fill(self->buf, SLOT, 9);
+	if (dma(self->imp[0], self->mem + PAGE, self->buf, SLOT, EDU_HMM_WRITE) ||
+	    setrlimit(RLIMIT_CORE, &unlimited))
+		CHILD_FAILS();
+	abort();
+}
+
+/* Return: the memory at @addr in a core dump, or NULL. */
+static const char *in_core(const char *core, const char *addr)
+{
+	const Elf64_Ehdr *elf = (const void *)core;
+	const Elf64_Phdr *part = (const void *)(core + elf->e_phoff);
+
+	for (int i = 0; i < elf->e_phnum; i++)
+		if ((uintptr_t)addr - part[i].p_vaddr < part[i].p_filesz)
+			return core + part[i].p_offset + ((uintptr_t)addr - part[i].p_vaddr);
+	return NULL;
+}
+
+/* A process dumps its memory, while an importer maps its pages of the device. */
+TEST_F_TIMEOUT(dma, core_dump, 300)
+{
+	const char *core, *mem;
+	int status, fd;
+	struct stat st;
+	pid_t pid;
+
+	needs_data(self->how[0]);
+	ASSERT_TRUE(write_file("/proc/sys/kernel/core_pattern", "/tmp/core"));
+	pid = spawn();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		dumped(self);
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_TRUE(WIFSIGNALED(status));
+	ASSERT_TRUE(WCOREDUMP(status));
+	fd = open("/tmp/core", O_RDONLY);
+	ASSERT_EQ(fstat(fd, &st), 0);
+	core = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	ASSERT_NE(core, MAP_FAILED);
+	mem = in_core(core, self->mem);
+	ASSERT_NE(mem, NULL);
+	EXPECT_TRUE(filled(mem, 0, PAGE, 8));
+	EXPECT_TRUE(filled(mem + PAGE, 0, SLOT, 9));
+	EXPECT_TRUE(filled(mem + PAGE + SLOT, PAGE + SLOT, (NPAGES - 1) * PAGE - SLOT, 8));
+	munmap((void *)core, st.st_size);
+	close(fd);
+	EXPECT_EQ(unlink("/tmp/core"), 0);
+	EXPECT_TRUE(write_file("/proc/sys/kernel/core_pattern", "core"));
 }
 
 TEST_HARNESS_MAIN

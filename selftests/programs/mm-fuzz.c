@@ -15,8 +15,8 @@
  * sequence of one thread follows from the seed, but the threads race. If a page has the wrong
  * content, the last operations on it are printed.
  *
- * Not done: buffers of io_uring, which are pinned as pinned memory regions are; processes that
- * reach the limit of a cgroup, because the kernel then prints a call trace.
+ * Not done: processes that reach the limit of a cgroup, because the kernel then prints a call
+ * trace. dma-tests has a test of it (dma.out_of_memory).
  *
  * Not checked: that soft-dirty and userfaultfd notice what a device writes to its own memory. The
  * kernel does not promise it for soft-dirty. For userfaultfd, nouveau-process checks it.
@@ -50,6 +50,8 @@
 #include "pagemap-scan.h"
 #include "test_hmm_uapi.h"
 #include "xe_drm.h"
+#include <uapi/linux/io_uring.h>
+#include <io_uring/mini_liburing.h>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE		25
@@ -105,6 +107,8 @@ struct thread {
 	uint64_t random;
 	char page[PAGE] __attribute__((aligned(PAGE)));
 	char *buf;		/* as large as LARGE */
+	struct io_uring ring;
+	bool has_ring;
 };
 
 static char *mem;
@@ -117,8 +121,9 @@ static int exporters[2], nexporters, importers[4], gpu = -1;
 static uint32_t xe_vm;		/* 0: the GPU is one of nouveau */
 
 /* How often did it happen what may fail for a good reason, but not always? */
-enum { MIGRATE, GROW, POISON, ARM, MINOR, SWAPOFF, NDONE };
-static const char *const what_done[] = { "migrate", "grow", "poison", "arm", "minor", "swapoff" };
+enum { MIGRATE, GROW, POISON, ARM, MINOR, SWAPOFF, PIN, NDONE };
+static const char *const what_done[] = { "migrate", "grow", "poison", "arm", "minor", "swapoff",
+	"pin" };
 static _Atomic uint64_t done[NDONE];
 static bool soft_dirty;
 static pthread_mutex_t soft_dirty_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -309,9 +314,10 @@ static void wrong(struct thread *t, int p, const char *format, ...)
 /* The argument of access_page() hides write(2). */
 static ssize_t put_into(int fd, const void *from) { return write(fd, from, PAGE); }
 
-enum { CPU, IMPORTER, EXPORTER = IMPORTER + 4, PROCESS_VM, PIPE, WAYS };
+/* PINNED works only for the pages of do_pin(). */
+enum { CPU, IMPORTER, EXPORTER = IMPORTER + 4, PROCESS_VM, PIPE, PINNED, WAYS = PINNED };
 static const char *const ways[] = { "CPU", "importer 0", "importer 1", "importer 2", "importer 3",
-	"exporter", "process_vm", "pipe" };
+	"exporter", "process_vm", "pipe", "pinned buffer" };
 
 static int some_way(struct thread *t) { return rnd(t, 3) ? rnd(t, WAYS) : IMPORTER + rnd(t, 2); }
 
@@ -321,9 +327,31 @@ static int some_way(struct thread *t) { return rnd(t, 3) ? rnd(t, WAYS) : IMPORT
  */
 static bool may_fail(int way, int r)
 {
-	return r == -ENODEV || r == -ENXIO || r == -EBADF || r == -ENOSYS ||
-	       r == -ENOMEM || (way >= PROCESS_VM && r == -EFAULT) ||
+	return r == -ENODEV || r == -ENXIO || r == -EBADF || r == -ENOSYS || r == -ENOMEM ||
+	       ((way == PROCESS_VM || way == PIPE) && r == -EFAULT) ||
 	       (way == EXPORTER && (r == -EAGAIN || r == -EBUSY || r == -EFAULT || r == -ENOENT));
+}
+
+/* Let io_uring fill a page of its buffer from a pipe, or write the page to the pipe. */
+static ssize_t pinned(struct thread *t, int fd, int p, bool write)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&t->ring);
+	struct io_uring_cqe *cqe;
+	ssize_t n;
+
+	*sqe = (struct io_uring_sqe){
+		.opcode = write ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED,
+		.fd = fd, .addr = (uintptr_t)at(p), .len = PAGE,
+	};
+	n = io_uring_submit(&t->ring);
+	if (n == 1)
+		n = io_uring_wait_cqe(&t->ring, &cqe);
+	if (!n) {
+		n = cqe->res;
+		io_uring_cqe_seen(&t->ring);
+	}
+	errno = EIO;
+	return n;
 }
 
 static int access_page(struct thread *t, int p, int way, bool write)
@@ -356,11 +384,15 @@ static int access_page(struct thread *t, int p, int way, bool write)
 	}
 	if (pipe2(fds, O_CLOEXEC))
 		return -ENOSYS;
-	if (!write && rnd(t, 2))
+	if (!write && way == PINNED)
+		n = pinned(t, fds[1], p, false);
+	else if (!write && rnd(t, 2))
 		n = vmsplice(fds[1], &theirs, 1, 0);
 	else
 		n = put_into(fds[1], write ? t->page : at(p));
-	if (n == PAGE)
+	if (n == PAGE && write && way == PINNED)
+		n = pinned(t, fds[0], p, true);
+	else if (n == PAGE)
 		n = read(fds[0], write ? at(p) : t->page, PAGE);
 	n = n == PAGE ? 0 : -errno;
 	close(fds[0]);
@@ -881,6 +913,32 @@ static void do_missing(struct thread *t, int p, int n)
 		map(p, n);
 }
 
+/* Buffers of io_uring stay where they are, and io_uring sees what others write to them. */
+static void do_pin(struct thread *t, int p, int n)
+{
+	struct iovec buffer = { at(p), n * PAGE };
+	int r;
+
+	if (!t->has_ring)
+		return;
+	r = io_uring_register_buffers(&t->ring, &buffer, 1);
+	note(t, p, n, "pin", 0, r);
+	/* The exporter may have no page of RAM for it. */
+	if (r)
+		return;
+	done[PIN]++;
+	for (int k = 0; k < 3; k++) {
+		move(t, p, n);
+		for (int i = p; i < p + n && !stop; i++)
+			if (rnd(t, 2))
+				get(t, i, rnd(t, 2) ? PINNED : some_way(t));
+			else
+				put(t, i, rnd(t, 2) ? PINNED : some_way(t));
+	}
+	r = syscall(__NR_io_uring_register, t->ring.ring_fd, IORING_UNREGISTER_BUFFERS, NULL, 0);
+	note(t, p, n, "unpin", 0, r);
+}
+
 static void do_soft_dirty(struct thread *t, int p, int n)
 {
 	if (!soft_dirty)
@@ -909,8 +967,9 @@ static const struct {
 	{ do_unmap, 1, false },
 	{ do_map_over, 1, false },
 	{ do_grow, 4, false },
-	{ do_poison, 4, false },
+	{ do_poison, 12, false },
 	{ do_minor, 8, false },
+	{ do_pin, 8, false },
 	{ do_drop, 1, false },
 	{ do_protect, 4, true },
 	{ do_arm, 8, true },
@@ -1306,15 +1365,13 @@ int main(int argc, char **argv)
 	sigaction(SIGSEGV, &action, NULL);
 	sigaction(SIGBUS, &action, NULL);
 	prepare();
-	printf("# seed %lu, %d exporters, %s, userfaultfd %d %d, soft-dirty %d\n", seed, nexporters,
-	       gpu < 0 ? "test_hmm" : xe_vm ? "xe" : "nouveau", sync_uffd >= 0, async_uffd >= 0,
-	       soft_dirty);
 	for (int i = 0; i < WORKERS + MOVERS + 2; i++) {
 		struct thread *t = threads + i;
 
 		t->n = i;
 		t->random = seed * 1000003 + i * 7919 + 1;
 		t->buf = malloc(areas[LARGE].n * PAGE);
+		t->has_ring = i < WORKERS && !io_uring_queue_init(4, &t->ring, 0);
 		if (i < WORKERS)
 			pthread_create(&t->id, NULL, work, t);
 		else if (i < WORKERS + MOVERS)
@@ -1324,6 +1381,9 @@ int main(int argc, char **argv)
 		else
 			pthread_create(&t->id, NULL, serve_uffd, t);
 	}
+	printf("# seed %lu, %d exporters, %s, userfaultfd %d %d, soft-dirty %d, io_uring %d\n",
+	       seed, nexporters, gpu < 0 ? "test_hmm" : xe_vm ? "xe" : "nouveau", sync_uffd >= 0,
+	       async_uffd >= 0, soft_dirty, threads[0].has_ring);
 	for (int s = 0; s < seconds && !stop; s++) {
 		sleep(1);
 		idle = steps == last ? idle + 1 : 0;
@@ -1358,7 +1418,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < NDONE; i++) {
 		printf("# %s: %lu times\n", what_done[i], (uint64_t)done[i]);
 		/* Without an importer to unbind, nobody turns swap off. */
-		failed += steps > 20000 && !done[i] && (i != SWAPOFF || importer_bdf);
+		failed += steps > 20000 && !done[i] && (i != SWAPOFF || importer_bdf) &&
+			  (i != PIN || threads[0].has_ring);
 	}
 	if (!failed && !peers && verdict && (strstr(verdict, "bus") || strstr(verdict, "bridge"))) {
 		printf("# the topology lets them reach it\n");

@@ -1202,7 +1202,7 @@ TEST_F_TIMEOUT(dma, concurrent_remap, 300)
 	"mkdir /tmp/cgroup/small && echo 4M >/tmp/cgroup/small/memory.max"
 #define NO_CGROUP	"rmdir /tmp/cgroup/small && umount /tmp/cgroup"
 
-/* Of a child: print the line that failed. */
+/* A child prints the line that failed, and exits. */
 #define CHILD_FAILS()						\
 	do {							\
 		printf("# child: line %d\n", __LINE__);		\
@@ -1328,7 +1328,10 @@ static const char *in_core(const char *core, const char *addr)
 	return NULL;
 }
 
-/* A process dumps its memory, while an importer maps its pages of the device. */
+/*
+ * A process dumps its memory, while an importer maps its pages of the device. Where the importer
+ * reaches nothing, these pages have moved to RAM.
+ */
 TEST_F_TIMEOUT(dma, core_dump, 300)
 {
 	const char *core, *mem;
@@ -1343,11 +1346,14 @@ TEST_F_TIMEOUT(dma, core_dump, 300)
 	if (!pid)
 		dumped(self);
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_TRUE(write_file("/proc/sys/kernel/core_pattern", "core"));
 	ASSERT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(WTERMSIG(status), SIGABRT);
 	ASSERT_TRUE(WCOREDUMP(status));
 	fd = open("/tmp/core", O_RDONLY);
 	ASSERT_EQ(fstat(fd, &st), 0);
 	core = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	EXPECT_EQ(unlink("/tmp/core"), 0);
 	ASSERT_NE(core, MAP_FAILED);
 	mem = in_core(core, self->mem);
 	ASSERT_NE(mem, NULL);
@@ -1356,8 +1362,6 @@ TEST_F_TIMEOUT(dma, core_dump, 300)
 	EXPECT_TRUE(filled(mem + PAGE + SLOT, PAGE + SLOT, (NPAGES - 1) * PAGE - SLOT, 8));
 	munmap((void *)core, st.st_size);
 	close(fd);
-	EXPECT_EQ(unlink("/tmp/core"), 0);
-	EXPECT_TRUE(write_file("/proc/sys/kernel/core_pattern", "core"));
 }
 
 TEST_HARNESS_MAIN

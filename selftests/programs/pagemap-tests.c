@@ -330,6 +330,38 @@ TEST_F_TIMEOUT(pagemap, unbind, 120)
 	EXPECT_EQ(how(self, self->imp[0], self->mem), self->how[0]);
 }
 
+/*
+ * Copies to RAM fail: in a page fault of the CPU, which then fails, and in evictions, which are
+ * repeated. No data are lost.
+ */
+TEST_F_TIMEOUT(pagemap, copy_fails, 120)
+{
+	const int n = 8;
+	char left[4] = "";
+	int fds[2], fd;
+
+	if (self->nexp > 1)
+		SKIP(return, "the other exporter would be the first one");
+	ASSERT_TRUE(begin_in_vram(self, "0", ALL, self->mem, n));
+	ASSERT_EQ(munmap(self->bar[0], self->bar_size[0]), 0);
+	ASSERT_EQ(pipe(fds), 0);
+	ASSERT_TRUE(write_file(PARAMS "fail_copies", "1"));
+	EXPECT_EQ(write(fds[1], self->mem, 1), -1);
+	EXPECT_EQ(errno, EFAULT);
+	EXPECT_EQ(live(self, 0), n);
+	EXPECT_TRUE(filled(self->mem, 0, PAGE, 1));
+
+	/* drm_pagemap_evict_to_ram() tries three times, and the driver repeats it. */
+	ASSERT_TRUE(write_file(PARAMS "fail_copies", "4"));
+	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
+	fd = open(PARAMS "fail_copies", O_RDONLY);
+	EXPECT_EQ(read(fd, left, sizeof(left) - 1), 2);
+	EXPECT_STREQ(left, "0\n");
+	EXPECT_TRUE(filled(self->mem, 0, n * PAGE, 1));
+	ASSERT_TRUE(bind_exporter(self));
+	EXPECT_EQ(live(self, 0), 0);
+}
+
 static void *unbind(void *bdf)
 {
 	return take_away(bdf, "exporter0", false) ? bdf : NULL;

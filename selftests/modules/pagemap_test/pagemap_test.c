@@ -48,6 +48,10 @@ static bool strangers;
 module_param(strangers, bool, 0644);
 MODULE_PARM_DESC(strangers, "Devices take all pages of VRAM for those of other drivers.");
 
+static uint fail_copies;
+module_param(fail_copies, uint, 0644);
+MODULE_PARM_DESC(fail_copies, "How many of the next copies to RAM fail.");
+
 /**
  * struct vram - a device
  * @drm: its DRM device
@@ -189,6 +193,10 @@ static int vram_copy_to_devmem(struct page **pages, struct drm_pagemap_addr *add
 static int vram_copy_to_ram(struct page **pages, struct drm_pagemap_addr *addr,
 			    unsigned long npages, struct dma_fence *fence)
 {
+	if (fail_copies) {
+		fail_copies--;
+		return -EIO;
+	}
 	return vram_copy(pages, addr, npages, true);
 }
 

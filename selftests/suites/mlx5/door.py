@@ -35,7 +35,7 @@ from pyverbs.wr import SGE, SendWR
 from backdoor import ATS, BUSY, DONE, FAILED, READ, RELAXED_READ, RELAXED_WRITE, STATUS, SYNDROME, VARIANT, WRITE, Door
 
 sys.path.append("/suites/rxe")
-from verbs import IBV_ACCESS_ODP_P2P, IBV_ODP_SUPPORT_P2P, PAGE, Link, Skipped, limit
+from verbs import IBV_ACCESS_ODP_P2P, IBV_ODP_SUPPORT_P2P, PAGE, Link, Skipped, each_failing_allocation, limit
 
 # MLX5_OPCODE_UMR, MLX5_CMD_OP_CREATE_MKEY, MLX5_CMD_OP_PAGE_FAULT_RESUME, MLX5_CMD_STAT_NO_RES_ERR
 UMR, CREATE_MKEY, PAGE_FAULT_RESUME, NO_RES = 0x25, 0x200, 0x204, 0xf
@@ -1065,36 +1065,16 @@ class Tests:
 
     def test_prefetch_nth(self):
         """One memory allocation after the other fails while a prefetch makes a child. Then the child, or the next one, works."""
-        debugfs, path = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
-        if not os.path.exists(path):
-            raise Skipped("the kernel has no fault injection")
-        subprocess.run(("/guest/spare-dma-debug",), check=True)
-        for attr in ("failslab/ignore-gfp-wait", "failslab/verbose", "fail_page_alloc/ignore-gfp-wait", "fail_page_alloc/verbose",
-                     "fail_page_alloc/min-order"):
-            with open(f"{debugfs}/{attr}", "w") as file:
-                file.write("0")
-        nth, left, failed = 0, 0, 0
-        control = os.open(path, os.O_RDWR)
-        while left == 0:
-            nth += 1
+        for fails in each_failing_allocation():
             m, a = self.memory(4)
             mr = MR(self.pd, access=ODP, length=0, implicit=True)
             sge = [SGE(a, 4 * PAGE, mr.lkey)]
-            os.write(control, str(nth).encode())
-            try:
-                self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sge)
-            except PyverbsError:
-                failed += 1
-            left = int(os.pread(control, 16, 0))
-            os.write(control, b"0")
+            fails(lambda: self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sge))
             m.madvise(mmap.MADV_DONTNEED, PAGE)
             data = os.urandom(4 * PAGE)
             self.door.write(mr.rkey, a, data)
             assert m[:] == data
             mr.close()
-        os.close(control)
-        print(f"# {nth - 1} allocations, {failed} calls failed")
-        assert failed, "no allocation has failed"
 
     def prefetch_error(self, lkey, a=0, flags=FLUSH, before=()):
         try:

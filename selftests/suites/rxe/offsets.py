@@ -22,7 +22,7 @@ from pyverbs.mr import MREx
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.qp import QPEx
 from pyverbs.wr import SGE
-from verbs import ACCESS, FLUSH as FLUSH_ACCESS, PAGE, Failed, Link, equal, limit, run_tests
+from verbs import ACCESS, FLUSH as FLUSH_ACCESS, PAGE, Failed, Link, each_failing_allocation, equal, limit, run_tests
 
 SIZE = 4 * PAGE
 ATOMIC_PLACES = (8, PAGE - 8, 2 * PAGE + 64)
@@ -164,6 +164,26 @@ class Tests:
                 self.wait_until_present(r.buf)
             wrong = SGE(self.plain.buf, SIZE, self.plain.lkey)
             equal("error of a wrong second key", self.prefetch_error(flags, sges[0], wrong), errno.EINVAL)
+
+    def test_nth(self):
+        """One memory allocation after the other fails while a region is registered and prefetched. Then this works."""
+        for flags in (FLUSH, 0):
+            for fails in each_failing_allocation():
+                memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+                regions = []
+
+                def use():
+                    region = self.link.region(ctypes.addressof(ctypes.c_char.from_buffer(memory)), SIZE)
+                    regions.append(region)
+                    self.link.pd.advise_mr(PREFETCH_WRITE, flags, [SGE(region.buf, SIZE, region.lkey)])
+
+                fails(use)
+                if not regions:
+                    use()
+                self.maps[1][:] = os.urandom(SIZE)
+                self.link.rdma(op.IBV_WR_RDMA_WRITE, self.plain, regions[0], 0, 0, SIZE)
+                equal("memory is right", memory[:] == self.maps[1][:], True)
+                regions[0].close()
 
     def test_iova_end(self):
         """The region ends at the end of the address space. A kernel that takes the IOVA for the address leaves its page list."""

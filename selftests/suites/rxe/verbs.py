@@ -3,6 +3,7 @@
 
 import mmap
 import os
+import subprocess
 import time
 import traceback
 
@@ -13,6 +14,7 @@ from pyverbs.libibverbs_enums import (ibv_access_flags, ibv_qp_create_send_ops_f
                                       ibv_send_flags, ibv_wc_status)
 from pyverbs.mr import MR
 from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
@@ -45,6 +47,39 @@ def limit(seconds):
 def equal(what, seen, wanted):
     if seen != wanted:
         raise Failed(f"{what}: {seen}, not {wanted}")
+
+
+def each_failing_allocation():
+    """Yields functions. The first one lets the first memory allocation of the call that it gets fail, the second one the second
+    allocation, and so on. The last one lets none fail."""
+    debugfs, path = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
+    if not os.path.exists(path):
+        raise Skipped("the kernel has no fault injection")
+    subprocess.run(("/guest/spare-dma-debug",), check=True)
+    for attr in ("failslab/ignore-gfp-wait", "failslab/verbose", "fail_page_alloc/ignore-gfp-wait", "fail_page_alloc/verbose",
+                 "fail_page_alloc/min-order"):
+        with open(f"{debugfs}/{attr}", "w") as file:
+            file.write("0")
+    nth, left, failed = 0, 0, 0
+    control = os.open(path, os.O_RDWR)
+
+    def fails(call):
+        nonlocal left, failed
+        os.write(control, str(nth).encode())
+        try:
+            call()
+        except PyverbsError:
+            failed += 1
+        left = int(os.pread(control, 16, 0))
+        os.write(control, b"0")
+
+    while left == 0:
+        nth += 1
+        yield fails
+    os.close(control)
+    print(f"# {nth - 1} allocations, {failed} calls failed")
+    if not failed:
+        raise Failed("no allocation has failed")
 
 
 class Link:

@@ -16,6 +16,7 @@
 static bool params(const char *timeslice_ms, const char *visible)
 {
 	return write_file(PARAMS "p2p", "Y") && write_file(PARAMS "strangers", "N") &&
+	       write_file(PARAMS "fail_copies", "0") &&
 	       write_file(PARAMS "timeslice_ms", timeslice_ms) &&
 	       write_file(PARAMS "visible", visible);
 }
@@ -355,11 +356,11 @@ TEST_F_TIMEOUT(pagemap, copy_fails, 120)
 	ASSERT_TRUE(write_file(PARAMS "fail_copies", "4"));
 	ASSERT_TRUE(take_away(self->bdf[0], "exporter0", false));
 	fd = open(PARAMS "fail_copies", O_RDONLY);
-	EXPECT_EQ(read(fd, left, sizeof(left) - 1), 2);
+	EXPECT_GT(read(fd, left, sizeof(left) - 1), 0);
 	EXPECT_STREQ(left, "0\n");
+	EXPECT_EQ(live(self, 0), 0);
 	EXPECT_TRUE(filled(self->mem, 0, n * PAGE, 1));
 	ASSERT_TRUE(bind_exporter(self));
-	EXPECT_EQ(live(self, 0), 0);
 }
 
 static void *unbind(void *bdf)

@@ -7,6 +7,7 @@
 #include "xe.h"
 
 #include <signal.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "pager.h"
@@ -224,19 +225,48 @@ TEST_F(svm, fault_2m)
 	faults(_metadata, &self->gpu, HUGE, MADV_HUGEPAGE, 21);
 }
 
+/* A huge page beside small ones: both move, the GPU copies across the border, one comes back. */
+static void huge_beside_small(struct __test_metadata *_metadata, struct gpu *g,
+			      bool first)
+{
+	char *mem = map(2 * HUGE, MADV_NOHUGEPAGE), *dst = map(HUGE, MADV_NOHUGEPAGE);
+	char *border = mem + HUGE, *huge = first ? mem : border;
+	uint64_t addr = 0;
+
+	ASSERT_NE(mem, MAP_FAILED);
+	ASSERT_NE(dst, MAP_FAILED);
+	ASSERT_EQ(madvise(huge, HUGE, MADV_HUGEPAGE), 0);
+	fill(mem, 2 * HUGE, 5);
+	ASSERT_EQ(to_vram(g, mem, 2 * HUGE), 0);
+	EXPECT_EQ(pages_in_vram(mem, 2 * HUGE / PAGE), 2 * HUGE / PAGE);
+	ASSERT_EQ(gpu_copy(g, dst, border - PAGE, 2 * PAGE), 0);
+	EXPECT_EQ(walk(g, huge, &addr) >> DOOR_SHIFT, 21);
+	ASSERT_EQ(compare(g), 0);
+	EXPECT_EQ(memcmp(dst, border - PAGE, PAGE), 0);
+	EXPECT_EQ(pages_in_vram(mem, HUGE / PAGE), 0);
+	EXPECT_EQ(pages_in_vram(border, HUGE / PAGE), HUGE / PAGE);
+	ASSERT_EQ(compare(g), 0);
+	EXPECT_EQ(memcmp(dst + PAGE, border, PAGE), 0);
+	EXPECT_EQ(wrong(mem, 2 * HUGE, 5), 0);
+}
+
+TEST_F(svm, huge_beside_small)
+{
+	huge_beside_small(_metadata, &self->gpu, true);
+	huge_beside_small(_metadata, &self->gpu, false);
+}
+
 /* Return: the VRAM in use, in bytes. The driver frees VRAM later, so wait until it does no more. */
 static uint64_t vram_used(struct gpu *g)
 {
-	uint64_t room[512] = {}, used = 0, last;
-	struct drm_xe_query_mem_regions *r = (void *)room;
+	struct drm_xe_mem_region vram;
+	uint64_t used = 0, last;
 
 	for (int same = 0, i = 0; same < 10 && i < 500; i++) {
 		last = used;
-		if (!query(g, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
+		if (!find_vram(g, &vram))
 			return 0;
-		for (uint32_t k = 0; k < r->num_mem_regions; k++)
-			if (r->mem_regions[k].instance == g->region)
-				used = r->mem_regions[k].used;
+		used = vram.used;
 		same = used == last ? same + 1 : 0;
 		pause_ms(20);
 	}
@@ -332,21 +362,50 @@ TEST_F(svm, atomic)
 	EXPECT_EQ(*word, 50);
 }
 
+/* Runs the batch. Its fault is refused, and the queue is lost. */
+static void refused(struct __test_metadata *_metadata, struct gpu *g)
+{
+	uint64_t before = stats(g->door).faults_refused;
+
+	ASSERT_EQ(start_batch(g), 0);
+	for (int i = 0; i < 1000 && stats(g->door).faults_refused == before; i++)
+		pause_ms(10);
+	EXPECT_EQ(stats(g->door).faults_refused, before + 1);
+	EXPECT_NE(*g->fence, FENCE);
+	ASSERT_TRUE(open_queue(g));
+}
+
 /* An access to memory that is not there: the driver refuses the fault, and the queue is lost. */
 TEST_F(svm, refused)
 {
 	struct gpu *g = &self->gpu;
 	char *mem = map(HUGE, MADV_NOHUGEPAGE);
-	struct stats before = stats(g->door);
 
 	ASSERT_NE(mem, MAP_FAILED);
 	ASSERT_EQ(munmap(mem, HUGE), 0);
 	emit_store(g, mem, 1);
-	ASSERT_EQ(start_batch(g), 0);
-	for (int i = 0; i < 1000 && stats(g->door).faults_refused == before.faults_refused; i++)
-		pause_ms(10);
-	EXPECT_EQ(stats(g->door).faults_refused, before.faults_refused + 1);
-	EXPECT_NE(*g->fence, FENCE);
+	refused(_metadata, g);
+}
+
+/*
+ * A pipe holds a page, so that it cannot move to VRAM. After some attempts the driver refuses an
+ * atomic operation.
+ */
+TEST_F(svm, atomic_held)
+{
+	struct gpu *g = &self->gpu;
+	struct iovec page = { g->mem, PAGE };
+	int fds[2];
+
+	ASSERT_EQ(pipe(fds), 0);
+	ASSERT_EQ(vmsplice(fds[1], &page, 1, 0), PAGE);
+	emit_increment(g, g->mem);
+	refused(_metadata, g);
+	EXPECT_FALSE(in_vram(g->mem));
+	close(fds[0]);
+	close(fds[1]);
+	EXPECT_EQ(gpu_increment(g, g->mem), 0);
+	EXPECT_EQ(*(uint32_t *)g->mem, pattern(0, 1) + 1);
 }
 
 /*
@@ -1189,19 +1248,6 @@ TEST_F(fixes, prefetch_after_fork)
 TEST_F(fixes, prefetch_after_fork_huge)
 {
 	prefetch_after_fork(_metadata, &self->gpu, self->huge, HUGE, 2);
-}
-
-/* Runs the batch. Its fault is refused, and the queue is lost. */
-static void refused(struct __test_metadata *_metadata, struct gpu *g)
-{
-	uint64_t before = stats(g->door).faults_refused;
-
-	ASSERT_EQ(start_batch(g), 0);
-	for (int i = 0; i < 1000 && stats(g->door).faults_refused == before; i++)
-		pause_ms(10);
-	EXPECT_EQ(stats(g->door).faults_refused, before + 1);
-	EXPECT_NE(*g->fence, FENCE);
-	ASSERT_TRUE(open_queue(g));
 }
 
 /* A half of a range is read-only: a write into it must not go through, only one beside it. */

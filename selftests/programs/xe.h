@@ -138,12 +138,27 @@ static inline bool query(struct gpu *self, uint32_t what, void *answer, size_t r
 	return !ioctl(self->drm, DRM_IOCTL_XE_DEVICE_QUERY, &q);
 }
 
+static inline bool find_vram(struct gpu *self, struct drm_xe_mem_region *vram)
+{
+	uint64_t room[512] = {};
+	struct drm_xe_query_mem_regions *r = (void *)room;
+
+	if (!query(self, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
+		return false;
+	for (uint32_t i = 0; i < r->num_mem_regions; i++) {
+		*vram = r->mem_regions[i];
+		if (vram->mem_class == DRM_XE_MEM_REGION_CLASS_VRAM)
+			return true;
+	}
+	return false;
+}
+
 /* The driver, the copy engine, the memory region VRAM, the door. */
 static inline bool open_files(struct gpu *self)
 {
 	uint64_t room[512] = {};
 	struct drm_xe_query_engines *e = (void *)room;
-	struct drm_xe_query_mem_regions *r = (void *)room;
+	struct drm_xe_mem_region vram;
 	char bdf[BDF_SIZE], path[96];
 	glob_t found;
 	int fd;
@@ -161,16 +176,10 @@ static inline bool open_files(struct gpu *self)
 	for (uint32_t i = 0; i < e->num_engines; i++)
 		if (e->engines[i].instance.engine_class == DRM_XE_ENGINE_CLASS_COPY)
 			self->engine = e->engines[i].instance;
-	if (!query(self, DRM_XE_DEVICE_QUERY_MEM_REGIONS, r, sizeof(room)))
+	if (!find_vram(self, &vram))
 		return false;
-	for (uint32_t i = 0; i < r->num_mem_regions; i++)
-		if (r->mem_regions[i].mem_class == DRM_XE_MEM_REGION_CLASS_VRAM) {
-			self->region = r->mem_regions[i].instance;
-			self->hidden = r->mem_regions[i].cpu_visible_size <
-				       r->mem_regions[i].total_size;
-		}
-	if (!self->region)
-		return false;
+	self->region = vram.instance;
+	self->hidden = vram.cpu_visible_size < vram.total_size;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/resource4", bdf);
 	fd = open(path, O_RDWR | O_SYNC);
 	self->door = mmap(NULL, DOOR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -290,10 +299,15 @@ static inline int gpu_copy(struct gpu *self, void *dst, const void *src, size_t 
 	return run_batch(self);
 }
 
-static inline int gpu_increment(struct gpu *self, void *va)
+static inline void emit_increment(struct gpu *self, void *va)
 {
 	emit(self, 0x2f << 23 | 5 << 8 | 1);	/* MI_ATOMIC */
 	emit_address(self, va);
+}
+
+static inline int gpu_increment(struct gpu *self, void *va)
+{
+	emit_increment(self, va);
 	return run_batch(self);
 }
 

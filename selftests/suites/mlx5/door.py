@@ -1065,11 +1065,11 @@ class Tests:
 
     def test_prefetch_nth(self):
         """One memory allocation after the other fails while a prefetch makes a child. Then the child, or the next one, works."""
-        for fails in each_failing_allocation():
+        for try_it in each_failing_allocation():
             m, a = self.memory(4)
             mr = MR(self.pd, access=ODP, length=0, implicit=True)
             sge = [SGE(a, 4 * PAGE, mr.lkey)]
-            fails(lambda: self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sge))
+            try_it(lambda: self.pd.advise_mr(PREFETCH_WRITE, FLUSH, sge))
             m.madvise(mmap.MADV_DONTNEED, PAGE)
             data = os.urandom(4 * PAGE)
             self.door.write(mr.rkey, a, data)

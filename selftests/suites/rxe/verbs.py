@@ -50,8 +50,8 @@ def equal(what, seen, wanted):
 
 
 def each_failing_allocation():
-    """Yields functions. The first one lets the first memory allocation of the call that it gets fail, the second one the second
-    allocation, and so on. The last one lets none fail."""
+    """Yields a function that calls its argument while one memory allocation fails: first the first one, then the second one, and
+    so on, until none is left. The function returns whether the call succeeds."""
     debugfs, path = "/sys/kernel/debug", "/proc/thread-self/fail-nth"
     if not os.path.exists(path):
         raise Skipped("the kernel has no fault injection")
@@ -61,22 +61,25 @@ def each_failing_allocation():
         with open(f"{debugfs}/{attr}", "w") as file:
             file.write("0")
     nth, left, failed = 0, 0, 0
-    control = os.open(path, os.O_RDWR)
 
-    def fails(call):
+    def try_it(call):
         nonlocal left, failed
+        control = os.open(path, os.O_RDWR)
         os.write(control, str(nth).encode())
         try:
             call()
+            return True
         except PyverbsError:
             failed += 1
-        left = int(os.pread(control, 16, 0))
-        os.write(control, b"0")
+            return False
+        finally:
+            left = int(os.pread(control, 16, 0))
+            os.write(control, b"0")
+            os.close(control)
 
     while left == 0:
         nth += 1
-        yield fails
-    os.close(control)
+        yield try_it
     print(f"# {nth - 1} allocations, {failed} calls failed")
     if not failed:
         raise Failed("no allocation has failed")

@@ -974,7 +974,7 @@ static const struct {
 	{ do_no_access, 1, false },
 	{ do_unmap, 1, false },
 	{ do_map_over, 1, false },
-	{ do_grow, 4, false },
+	{ do_grow, 12, false },
 	{ do_poison, 12, false },
 	{ do_minor, 8, false },
 	{ do_pin, 8, false },

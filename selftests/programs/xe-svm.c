@@ -226,8 +226,7 @@ TEST_F(svm, fault_2m)
 }
 
 /* A huge page beside small ones: both move, the GPU copies across the border, one comes back. */
-static void huge_beside_small(struct __test_metadata *_metadata, struct gpu *g,
-			      bool first)
+static void huge_beside_small(struct __test_metadata *_metadata, struct gpu *g, bool first)
 {
 	char *mem = map(2 * HUGE, MADV_NOHUGEPAGE), *dst = map(HUGE, MADV_NOHUGEPAGE);
 	char *border = mem + HUGE, *huge = first ? mem : border;

@@ -108,7 +108,6 @@ struct thread {
 	char page[PAGE] __attribute__((aligned(PAGE)));
 	char *buf;		/* as large as LARGE */
 	struct io_uring ring;
-	bool has_ring;
 };
 
 static char *mem;
@@ -921,8 +920,6 @@ static void do_pin(struct thread *t, int p, int n)
 	struct iovec buffer = { at(p), n * PAGE };
 	int r;
 
-	if (!t->has_ring)
-		return;
 	r = io_uring_register_buffers(&t->ring, &buffer, 1);
 	note(t, p, n, "pin", 0, r);
 	/* The exporter may have no page of RAM for it. */
@@ -1373,11 +1370,15 @@ int main(int argc, char **argv)
 	sigaction(SIGSEGV, &action, NULL);
 	sigaction(SIGBUS, &action, NULL);
 	prepare();
-	for (int i = 0; i < WORKERS; i++)
-		threads[i].has_ring = !io_uring_queue_init(4, &threads[i].ring, 0);
-	printf("# seed %lu, %d exporters, %s, userfaultfd %d %d, soft-dirty %d, io_uring %d\n",
+	for (int i = 0; i < WORKERS; i++) {
+		if (io_uring_queue_init(4, &threads[i].ring, 0)) {
+			perror("# io_uring");
+			_exit(4);
+		}
+	}
+	printf("# seed %lu, %d exporters, %s, userfaultfd %d %d, soft-dirty %d\n",
 	       seed, nexporters, gpu < 0 ? "test_hmm" : xe_vm ? "xe" : "nouveau", sync_uffd >= 0,
-	       async_uffd >= 0, soft_dirty, threads[0].has_ring);
+	       async_uffd >= 0, soft_dirty);
 	for (int i = 0; i < WORKERS + MOVERS + 2; i++) {
 		struct thread *t = threads + i;
 

@@ -2,7 +2,7 @@
 /*
  * Two GPUs of xe, on two models of a Battlemage (selftests/models/battlemage). Memory of this
  * process is in VRAM of the owner. The other GPU maps it in the BAR of the owner if they can do
- * P2P and the BAR shows all of VRAM. If not, the memory migrates to VRAM of the other GPU.
+ * P2P and both BARs show all of VRAM. If not, the memory migrates to VRAM of the other GPU.
  */
 #include "xe.h"
 
@@ -58,7 +58,8 @@ FIXTURE_SETUP(pair)
 		ASSERT_TRUE(open_gpu(&self->gpu[i]));
 	ASSERT_TRUE(gpu_bdf(self->owner->which, bdf));
 	ASSERT_TRUE(find_bar(bdf, 2, &self->other->peer, &self->other->peer_end));
-	self->shared = verdict && strcmp(verdict, "none") && !self->owner->hidden;
+	self->shared = verdict && strcmp(verdict, "none") && !self->gpu[0].hidden &&
+		       !self->gpu[1].hidden;
 	self->mem = self->owner->mem;
 	self->size = NPAGES * PAGE;
 	self->huge = map(HUGE, MADV_HUGEPAGE);

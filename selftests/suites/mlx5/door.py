@@ -88,7 +88,7 @@ class HeldBack:
 
     def __init__(self, address):
         self.address = address
-        self.uffd = ctypes.CDLL(None).syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+        self.uffd = ctypes.CDLL(None).syscall(SYS_USERFAULTFD, os.O_CLOEXEC | os.O_NONBLOCK)
         fcntl.ioctl(self.uffd, UFFDIO_API, struct.pack("QQQ", UFFD_API, 0, 0))
         fcntl.ioctl(self.uffd, UFFDIO_REGISTER, struct.pack("QQQQ", address, PAGE, MISSING, 0))
 

@@ -58,7 +58,7 @@ bench: kernel-normal kernel-unpatched ## measure in guest instructions what the 
 # -k: also run the tests if mutants survive.
 soak: names ## mutants and long tests; continues [FRESH=1: does not]
 	@LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)" >/dev/null
-	@$(MAKE) -k mutants soak-runs
+	@LIST=soak $(MAKE) -k mutants soak-runs
 
 soak-runs: names ## only the long tests of make soak
 	@kernels=$$(LIST=soak scripts/guest/test.sh --kernels "$(SUITES)" "$(TOPOLOGIES)") && $(MAKE) tree $$kernels

@@ -5,7 +5,8 @@
 usage: [FRESH=1] [JOBS=N] mutants.py [MUTANT...]
 
 Tests each mutant in selftests/mutants/*.patch, or only the named ones ('odp-*' is a
-pattern), and prints the test that killed it.
+pattern), and prints the test that killed it. Without names, mutants for other kernels
+than normal and debug are skipped, except with LIST=soak.
 
 A mutant is a diff that breaks one line. It applies to build/tree, or to this
 repository if it breaks a driver of selftests/modules. The first line above the diff
@@ -487,18 +488,21 @@ def main():
         if not found:
             die(f"no mutant {name}; there are: {' '.join(sorted(p.stem for p in MUTANTS.glob('*.patch')))}")
         mutants.update((p.stem, Mutant(p)) for p in found)
-    step(f"mutants: {len(mutants)}, in {WORK}")
     prepare()
     log = git(UPSTREAM, "log", "--notes=series", "--format=%x00%N%x01%s", "base..HEAD")
     subjects = {" ".join(part.strip() for part in row.split("\x01")) for row in log.split("\x00")}
     for mutant in mutants.values():
         mutant.check(subjects)
         mutant.id = mutant_id(mutant)
+    more = [] if sys.argv[1:] or os.environ.get("LIST") == "soak" else [
+        name for name, mutant in mutants.items() if mutant.runs[0][0] not in ("normal", "debug")]
+    for name in more:
+        step(f"mutants: left to make soak, because of its kernel: {mutants.pop(name).name}")
 
     before = {} if os.environ.get("FRESH") else {
         name: verdict for name, (id_, verdict) in kept().items() if name in mutants and mutants[name].id == id_}
     todo = [m for name, m in mutants.items() if name not in before]
-    step(f"mutants: {len(before)} done before, {len(todo)} to do")
+    step(f"mutants: {len(before)} done before, {len(todo)} to do, in {WORK}")
     results = [verdict.partition(": ")[0] for verdict in before.values()]
     for name, verdict in before.items():
         if verdict.startswith("not ok: "):
@@ -512,7 +516,7 @@ def main():
                 step(f"{len(results)}/{len(mutants)}, {left:.0f} min left: {mutant.name}: {verdict}")
     unmutate()
     failed = results.count("not ok")
-    print(f"{len(results) - failed} passed, {failed} failed, 0 skipped")
+    print(f"{len(results) - failed} passed, {failed} failed, {len(more)} skipped")
     return FAIL if failed else 0
 
 

@@ -315,6 +315,9 @@ TEST_F(svm, ram_64k)
 	ASSERT_EQ(mmap(mem, 2 * HUGE, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0), mem);
 	ASSERT_TRUE(write_file(knob, "always"));
+	/* Downwards: upwards, pieces can lie side by side in RAM and be one of 2 MiB. */
+	for (size_t at = 2 * HUGE; at; at -= 16 * PAGE)
+		mem[at - 1] = 1;
 	fill(mem, 2 * HUGE, 5);
 	ASSERT_TRUE(write_file(knob, "never"));
 	ASSERT_EQ(gpu_copy(g, to, mem, HUGE), 0);

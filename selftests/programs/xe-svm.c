@@ -1321,7 +1321,7 @@ static void store_beside(struct __test_metadata *_metadata, struct gpu *g, char 
 	ASSERT_EQ(protect(part, size, prot), 0);
 	emit_store(g, part - PAGE, 4711);
 	ASSERT_EQ(start_batch(g), 0);
-	rc = wait_fence(g, g->fence, 10);
+	rc = wait_batch(g, 10);
 	if (rc) {		/* end the retries */
 		madvise(part, size, MADV_GUARD_REMOVE);
 		mprotect(part, size, PROT_READ | PROT_WRITE);
@@ -1406,7 +1406,7 @@ static void exit_unbound(struct __test_metadata *_metadata, FIXTURE_DATA(fixes) 
 			char *mem = map(HUGE, MADV_NOHUGEPAGE);
 
 			emit_store(&own, mem, 1);
-			if (start_batch(&own) || wait_fence(&own, own.fence, 3))
+			if (start_batch(&own) || wait_batch(&own, 3))
 				break;
 			munmap(mem, HUGE / 2);
 			munmap(mem + HUGE / 2, HUGE / 2);
@@ -1472,7 +1472,7 @@ TEST_F_TIMEOUT(fixes, unbind_userptr, 60)
 
 	ASSERT_NE(at, MAP_FAILED);
 	ASSERT_EQ(ioctl(g->drm, DRM_IOCTL_XE_VM_BIND, &b), 0);
-	ASSERT_EQ(wait_fence(g, &fence, SECONDS), 0);
+	ASSERT_EQ(wait_fence(g, &fence, 0, SECONDS), 0);
 	ASSERT_EQ(gpu_store(g, at + PAGE, 4711), 0);
 	EXPECT_EQ(word(self->huge + PAGE), 4711);
 	ASSERT_TRUE(driver(self->bdf, "unbind"));

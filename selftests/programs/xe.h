@@ -53,9 +53,12 @@ static inline struct stats stats(volatile uint8_t *door)
 
 /* ---- the driver ---- */
 
-static inline int wait_fence(struct gpu *self, volatile uint64_t *fence, unsigned int seconds)
+/* With @queue, that of a job, an access that fails ends the wait. */
+static inline int wait_fence(struct gpu *self, volatile uint64_t *fence, uint32_t queue,
+			     unsigned int seconds)
 {
 	struct drm_xe_wait_user_fence w = {
+		.exec_queue_id = queue,
 		.addr = (uintptr_t)fence,
 		.op = DRM_XE_UFENCE_WAIT_OP_EQ,
 		.value = FENCE,
@@ -88,7 +91,7 @@ static inline int vm_bind(struct gpu *self, uint32_t op, uint32_t flags, uintptr
 
 	if (ioctl(self->drm, DRM_IOCTL_XE_VM_BIND, &b))
 		return -errno;
-	return wait_fence(self, &fence, SECONDS);
+	return wait_fence(self, &fence, 0, SECONDS);
 }
 
 static inline int to_vram(struct gpu *self, void *mem, size_t size)
@@ -267,11 +270,16 @@ static inline int start_batch(struct gpu *self)
 	return ioctl(self->drm, DRM_IOCTL_XE_EXEC, &x) ? -errno : 0;
 }
 
+static inline int wait_batch(struct gpu *self, unsigned int seconds)
+{
+	return wait_fence(self, self->fence, self->queue, seconds);
+}
+
 static inline int run_batch(struct gpu *self)
 {
 	int rc = start_batch(self);
 
-	return rc ? rc : wait_fence(self, self->fence, SECONDS);
+	return rc ? rc : wait_batch(self, SECONDS);
 }
 
 static inline void emit_store(struct gpu *self, const volatile void *va, uint32_t val)

@@ -198,7 +198,8 @@ def keep(mutant, verdict):
         if mutant_id(mutant) == mutant.id:
             rows = {**kept(), mutant.name: [mutant.id, verdict]}
             temporary = VERDICTS.with_suffix(".new")
-            temporary.write_text("".join(" ".join([name, *rows[name]]) + "\n" for name in sorted(rows)))
+            names = (name for name in sorted(rows) if (MUTANTS / f"{name}.patch").is_file())
+            temporary.write_text("".join(" ".join([name, *rows[name]]) + "\n" for name in names))
             temporary.rename(VERDICTS)
 
 

@@ -370,6 +370,9 @@ static struct ib_device *hmm_bench_ib(struct device *dma_device)
 	if (!ib)
 		return NULL;
 	ib->ibdev.dma_device = dma_device;
+#ifdef HMM_P2P_PATCHED
+	ib->ibdev.attrs.odp_caps.general_caps = IB_ODP_SUPPORT_P2P;
+#endif
 	return &ib->ibdev;
 }
 

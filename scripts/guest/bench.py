@@ -33,9 +33,9 @@ RUNS = [("unpatched", "none", "others"), ("normal", "none", "others"), ("unpatch
         ("unpatched", "root-ports-iommu", "odp"), ("normal", "root-ports-iommu", "odp"), ("normal", "switch", "alias"),
         ("normal", "switch", "pingpong")]
 
-# The budget of callers that do not ask for aliases, relative to the base. A private page takes up to 12 instructions more, and
-# nothing else in these cases.
-MAY_TAKE = {r"own\..*": 1.09, r"other\.pte\.look": 1.18, ".*": 1.05}
+# The budget of callers that do not ask for aliases, relative to the base. A call takes 43 instructions more, and a private page up to
+# 12. benchmarks.md has the reason for each number.
+MAY_TAKE = {r"own\..*": 1.09, r"other\.pte\.look": 1.18, r"other\.pte\.1\.look": 1.06, ".*": 1.05}
 # The work of the exporter (test_hmm) to migrate its pages is not part of the cost of the walk.
 NOT_JUDGED = r"clock|other\..*\.write"
 # How many times fewer instructions an alias takes at least, compared with migration without the copy.
@@ -149,7 +149,8 @@ def others(table):
         if not re.fullmatch(NOT_JUDGED, case) and new.count > old.count * may_take:
             worse.append(case)
     return [*lines, "", *complete(table, "others", "none"),
-            *budget(not worse, "at most 5 % more, 9 % for pages of the caller's device, and 18 % for a snapshot of nothing but pages of others"
+            *budget(not worse, "at most 5 % more, 9 % for pages of the caller's device, 18 % for a snapshot of nothing but pages of others, "
+                    "6 % for one page of them"
                     + (f"; not so: {', '.join(worse)}" if worse else ""))]
 
 
@@ -171,7 +172,7 @@ def odp(table):
             pages = "one page that is not there yet" if case == "odp.none.1" else "16 pages and more" if old.pages >= 16 else "less than 16 pages"
             worst.setdefault(pages, {})[topology, case] = new_all / old_all
     lines += ["", *missing]
-    for pages, most in (("one page that is not there yet", 1), ("less than 16 pages", 10), ("16 pages and more", 3)):
+    for pages, most in (("one page that is not there yet", 3), ("less than 16 pages", 10), ("16 pages and more", 3)):
         if pages in worst:
             where = max(worst[pages], key=worst[pages].get)
             lines += budget(worst[pages][where] <= 1 + most / 100,

@@ -474,6 +474,26 @@ TEST_F_TIMEOUT(odp, written_is_dirty, 120)
 	munmap(mem, 4 * PAGE);
 }
 
+/* After MADV_FREE the pages migrate to the exporter, and the device writes to them. Reclaim must not free them. */
+TEST_F_TIMEOUT(odp, written_in_place_is_dirty, 120)
+{
+	char *mem = anon(2 * PAGE);
+	int fd = self->imp[0];
+
+	needs_data(self->how[0]);
+	ASSERT_NE(mem, NULL);
+	fill(mem, 2 * PAGE, 1);
+	ASSERT_EQ(madvise(mem, 2 * PAGE, MADV_FREE), 0);
+	ASSERT_EQ(mirror(self->exp[0], HMM_DMIRROR_MIGRATE_TO_DEV, mem, self->buf, 2), 2);
+	fill(self->buf, 2 * PAGE, 2);
+	ASSERT_GT(reg(fd, mem, 2), 0);
+	ASSERT_EQ(dma(fd, mem, self->buf, 2 * PAGE, EDU_HMM_WRITE), 0);
+	EXPECT_TRUE(filled(mem, 0, 2 * PAGE, 2));
+	ASSERT_EQ(madvise(mem, 2 * PAGE, MADV_PAGEOUT), 0);
+	EXPECT_TRUE(filled(mem, 0, 2 * PAGE, 2));
+	munmap(mem, 2 * PAGE);
+}
+
 /* A range that the device may only read. */
 TEST_F_TIMEOUT(odp, read_only_range, 120)
 {

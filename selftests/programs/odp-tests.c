@@ -474,7 +474,7 @@ TEST_F_TIMEOUT(odp, written_is_dirty, 120)
 	munmap(mem, 4 * PAGE);
 }
 
-/* After MADV_FREE the pages migrate to the exporter, and the device writes to them. Reclaim must not free them. */
+/* After MADV_FREE, pages migrate to the exporter and the device writes to them. They are kept. */
 TEST_F_TIMEOUT(odp, written_in_place_is_dirty, 120)
 {
 	char *mem = anon(2 * PAGE);

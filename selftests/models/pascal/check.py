@@ -438,6 +438,12 @@ def case_iommu_fault(new, random):
     verdict(d, 1, iommu_faults=1)
 
 
+def case_no_such_runlist(new, random):
+    d = new()
+    d.wr(0x2274, 3 << 20 | 1)
+    verdict(d, 1, violations=1)
+
+
 def case_no_bus_master(new, random):
     d = new(bus_master=False)
     d.pte(0, VA, SYSTEM | VOL | 0x200000 >> 4 | V)

@@ -270,6 +270,10 @@ static void runlist(struct gpu *g, u32 val)
 	u64 base = (u64)(g->regs[RUNLIST_BASE / 4] & 0x0fffffff) << 12;
 	u32 id = val >> 20 & 15, n = min(val & 0xffff, 2 * CHANNELS);
 
+	if (id >= (g->opt.one_runlist ? 1 : ENGINES)) {
+		violation(g, "there is no runlist %u", id);
+		return;
+	}
 	for (u32 i = 0; i < CHANNELS; i++)
 		if (g->chan[i].runlist == id)
 			g->chan[i].listed = false;
